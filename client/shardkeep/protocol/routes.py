@@ -1,0 +1,55 @@
+"""Routes: the path templates, written once for client and service.
+
+Templates use FastAPI's `{name}`; `path()` fills them and percent-encodes each part, so no identifier can add a
+segment.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+LIVEZ: Final = "/livez"
+READYZ: Final = "/readyz"
+CAPABILITIES: Final = "/v1/capabilities"
+TOKEN_SELF: Final = "/v1/tokens/self"
+
+PROJECTS: Final = "/v1/projects"
+PROJECT: Final = "/v1/projects/{project}"
+RUNS: Final = "/v1/projects/{project}/runs"
+RUN: Final = "/v1/projects/{project}/runs/{run}"
+LATEST: Final = "/v1/projects/{project}/runs/{run}/latest"
+RUN_CHECKPOINTS: Final = "/v1/projects/{project}/runs/{run}/checkpoints"
+RUN_ATTEMPTS: Final = "/v1/projects/{project}/runs/{run}/attempts"
+
+ATTEMPT: Final = "/v1/attempts/{attempt}"
+RESUME: Final = "/v1/attempts/{attempt}/resume"
+INVENTORY: Final = "/v1/attempts/{attempt}/inventories/{layout}/{rank}"
+ATTEMPT_CHECKPOINTS: Final = "/v1/attempts/{attempt}/checkpoints"
+
+CHECKPOINTS: Final = "/v1/checkpoints"
+CHECKPOINT: Final = "/v1/checkpoints/{checkpoint}"
+STATE: Final = "/v1/checkpoints/{checkpoint}/state"
+BEAT: Final = "/v1/checkpoints/{checkpoint}/sessions/{rank}/beat"
+ABORT: Final = "/v1/checkpoints/{checkpoint}/abort"
+MANIFEST: Final = "/v1/checkpoints/{checkpoint}/manifests/{rank}"
+NEGOTIATE: Final = "/v1/checkpoints/{checkpoint}/chunks/negotiate"
+READ_TARGETS: Final = "/v1/checkpoints/{checkpoint}/chunks/targets"
+CHUNK: Final = "/v1/checkpoints/{checkpoint}/chunks/{digest}"
+TENSORS: Final = "/v1/checkpoints/{checkpoint}/tensors"
+LOAD_PLAN: Final = "/v1/checkpoints/{checkpoint}/load-plan"
+RESTORE: Final = "/v1/checkpoints/{checkpoint}/restore"
+PIN: Final = "/v1/checkpoints/{checkpoint}/pin"
+DAMAGE: Final = "/v1/checkpoints/{checkpoint}/damage"
+
+BINARY_CONTENT_TYPE: Final = "application/octet-stream"
+CRC64_HEADER: Final = "x-shardkeep-crc64nvme"
+"""CRC64NVME of a chunk's body, 16 hexadecimal digits, beside Content-Length on PUT and GET of a chunk."""
+REQUEST_ID_HEADER: Final = "x-request-id"
+ATTEMPT_HEADER: Final = "x-shardkeep-attempt"
+"""The attempt that deletes, pins or overwrites on behalf of training; an older one is fenced."""
+
+
+def path(template: str, **parts: str | int) -> str:
+    """The template with each part percent-encoded."""
+    return template.format_map({name: quote(str(value), safe="") for name, value in parts.items()})

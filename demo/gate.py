@@ -1,0 +1,135 @@
+"""A gate in front of the service: passes HTTP requests on and calls back at the n-th one of a name.
+
+It lets the demo and the kill tests cut a save at any request. Loopback only; two threads a connection; no pipelining.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+_HEAD_LIMIT = 64 * 1024
+_PIECE = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """Calls `spring` at the `count`-th request whose "METHOD path" matches `pattern`.
+
+    `before`: the request has arrived and is passed on afterwards, if anyone is left. `after`: the service has answered
+    and the answer is passed back afterwards, if anyone is left.
+    """
+
+    pattern: str
+    count: int
+    spring: Callable[[], None]
+    when: Literal["before", "after"] = "before"
+
+
+class Gate:
+    """Listens on a free port of 127.0.0.1 and passes everything to `target_port`."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.requests: list[str] = []
+        """Every "METHOD path" since the last `set_trap`, in order of arrival."""
+        self._trap: Trap | None = None
+        self._seen = 0
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, name="gate", daemon=True).start()
+
+    def set_trap(self, trap: Trap | None) -> None:
+        """Arms one trap, or none."""
+        with self._lock:
+            self._trap, self._seen, self.requests = trap, 0, []
+
+    def close(self) -> None:
+        """Stops accepting; open connections end with their peers."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        answered = _Answers()
+        try:
+            with client, socket.create_connection(("127.0.0.1", self._target_port)) as server:
+                threading.Thread(target=_pass_answers, args=(server, client, answered), daemon=True).start()
+                self._pass_requests(client, server, answered)
+        except OSError:
+            return  # one side went away: what this gate is for
+
+    def _pass_requests(self, client: socket.socket, server: socket.socket, answers: _Answers) -> None:
+        pending = b""
+        while True:
+            while b"\r\n\r\n" not in pending:
+                piece = client.recv(_PIECE)
+                if not piece or len(pending) > _HEAD_LIMIT:
+                    return
+                pending += piece
+            head, _, pending = pending.partition(b"\r\n\r\n")
+            sprung = self._sprung(" ".join(head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")[:2]))
+            if sprung is not None and sprung.when == "before":
+                sprung.spring()
+            answers.spring_at_next = sprung.spring if sprung is not None and sprung.when == "after" else None
+            length = re.search(rb"(?im)^content-length:\s*(\d+)", head)
+            server.sendall(head + b"\r\n\r\n")
+            pending = _pass_body(client, server, pending, int(length[1]) if length else 0)
+
+    def _sprung(self, request: str) -> Trap | None:
+        with self._lock:
+            self.requests.append(request)
+            trap = self._trap
+            if trap is None or not re.search(trap.pattern, request):
+                return None
+            self._seen += 1
+            if self._seen != trap.count:
+                return None
+            self._trap = None
+            return trap
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What the answering thread of a connection does at the next answer."""
+
+    spring_at_next: Callable[[], None] | None = None
+
+
+def _pass_body(client: socket.socket, server: socket.socket, pending: bytes, remaining: int) -> bytes:
+    """Passes `remaining` bytes on, `pending` first; gives back what came behind them."""
+    while remaining:
+        if not pending:
+            pending = client.recv(min(_PIECE, remaining))
+            if not pending:
+                raise ConnectionError("the client went away in the middle of a body")
+        body, pending = pending[:remaining], pending[remaining:]
+        server.sendall(body)
+        remaining -= len(body)
+    return pending
+
+
+def _pass_answers(server: socket.socket, client: socket.socket, answers: _Answers) -> None:
+    try:
+        while piece := server.recv(_PIECE):
+            if answers.spring_at_next is not None:
+                spring, answers.spring_at_next = answers.spring_at_next, None
+                spring()
+            client.sendall(piece)
+    except OSError:
+        return  # the other side went away
+    finally:
+        with contextlib.suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)  # a service that went away ends the client's wait
