@@ -22,13 +22,13 @@ from demo.service import Service, running_service
 from demo.training import EVERY_STEPS, GLOBAL_BATCH, WINDOWS
 
 RUN = "demo/gpt"
-REFERENCE = "demo/reference"
+REFERENCE = "reference/gpt"
 EPOCH_STEPS = WINDOWS // GLOBAL_BATCH
 KILLED_SAVE_STEP = 3 * EVERY_STEPS
 SECOND_END = 4 * EVERY_STEPS
 THIRD_END = 7 * EVERY_STEPS
 
-console = Console()
+console = Console(width=110)
 
 
 @dataclass(frozen=True, slots=True)

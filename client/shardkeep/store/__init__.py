@@ -1,0 +1,1 @@
+"""What users hold: clients, runs, attempts, checkpoints and saves. Imports no torch."""

@@ -1,0 +1,1 @@
+"""From staged bytes to a committed checkpoint: the staging arena and the upload pipeline. Imports no torch."""
