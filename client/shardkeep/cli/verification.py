@@ -11,11 +11,9 @@ from shardkeep.cli.chunk_checks import ChunkCheck, Finding, check_chunk, lost_ch
 from shardkeep.cli.output import Advance
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.errors import (
-    ConnectionFailed,
     FormatError,
     IntegrityError,
     NotFound,
-    ServiceUnavailable,
     VersionTooNew,
 )
 from shardkeep.format.manifest import decode_manifest
@@ -128,21 +126,13 @@ class Verifier:
             return lost_chunk(check, target)
         data = memoryview(bytearray(check.chunk.size_bytes))
         try:
-            self._read(target, check, data)
+            self._service.read_range_into(target, check.chunk, 0, [data])
         except (NotFound, IntegrityError) as exc:
             _raise_unless_lost(exc)
             return lost_chunk(check, str(exc))
         finally:
             self._advance(check.chunk.size_bytes)
         return check_chunk(check, data)
-
-    def _read(self, target: Target, check: ChunkCheck, data: memoryview) -> None:
-        try:
-            self._service.read_range_into(target, check.chunk, 0, [data])
-        except (ServiceUnavailable, ConnectionFailed):
-            # A store that lost the object or its end looks like one that fails; the service can tell when it looks.
-            self._service.report_damage(self._info.id, [check.chunk.digest])
-            self._service.read_range_into(target, check.chunk, 0, [data])
 
     def _count(self, batch: Sequence[ChunkCheck]) -> None:
         for check in batch:

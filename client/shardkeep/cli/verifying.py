@@ -18,10 +18,6 @@ from shardkeep.format.names import plain_text
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import CheckpointInfo, CheckpointState
 
-RETRY_SECONDS = 20.0
-"""How long a chunk that cannot be read is tried again before the service is asked whether it is damaged."""
-
-
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("verify")(verify)
@@ -42,7 +38,7 @@ def verify(
             code=ErrorCode.CHECKPOINT_NOT_COMMITTED,
             status=404,
         )
-    service = invocation.transfer_client(retry_seconds=RETRY_SECONDS).service
+    service = invocation.transfer_client().service
     with invocation.output.progress(f"verifying {info.id}", info.stored_bytes or 0) as advance:
         found = Verifier(service, info, advance).run()
     reported = _report(invocation, service, info, found)

@@ -1,0 +1,1 @@
+"""Access: tokens, scopes and the default-deny rule."""

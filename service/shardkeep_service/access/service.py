@@ -1,0 +1,52 @@
+"""Tokens: make, recognise, revoke."""
+
+from __future__ import annotations
+
+import hmac
+
+from sqlalchemy.orm import Session
+
+from shardkeep.protocol.error_codes import ErrorCode
+from shardkeep.protocol.identifiers import new_id
+from shardkeep_service.access import repository
+from shardkeep_service.access.models import Token
+from shardkeep_service.access.principal import Principal
+from shardkeep_service.access.scopes import Scope
+from shardkeep_service.access.secrets import is_token_text, new_token_text, shown_part, token_hash
+from shardkeep_service.errors import Refusal
+
+
+def create_token(
+    session: Session, *, now: int, scope: Scope, name: str, project_id: str | None = None, expires_at: int | None = None
+) -> tuple[Token, str]:
+    """A new token: its row and its text, which is known only here and now."""
+    text = new_token_text()
+    token = Token(
+        id=new_id("tok"),
+        name=name,
+        hash=token_hash(text),
+        prefix=shown_part(text),
+        scope=scope.value,
+        project_id=project_id,
+        created_at=now,
+        expires_at=expires_at,
+    )
+    session.add(token)
+    session.flush()
+    return token, text
+
+
+def principal_of(session: Session, text: str, *, now: int) -> Principal:
+    """Who holds this token; `token_invalid` or `token_expired` refuses."""
+    token = repository.token_by_hash(session, token_hash(text)) if is_token_text(text) else None
+    if token is None or token.revoked_at is not None or not hmac.compare_digest(token.hash, token_hash(text)):
+        raise Refusal(ErrorCode.TOKEN_INVALID, "the token is unknown or revoked; ask an administrator for a new one")
+    principal = Principal(token.id, token.name, Scope(token.scope), token.project_id, token.expires_at)
+    check_not_expired(principal, now=now)
+    return principal
+
+
+def check_not_expired(principal: Principal, *, now: int) -> None:
+    """Refuses `token_expired`."""
+    if principal.expires_at is not None and principal.expires_at <= now:
+        raise Refusal(ErrorCode.TOKEN_EXPIRED, "the token has expired; ask an administrator for a new one")

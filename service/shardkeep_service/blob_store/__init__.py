@@ -1,0 +1,1 @@
+"""Blob stores: where bytes are kept, behind one protocol."""

@@ -1,0 +1,1 @@
+"""The catalogue in the bucket: commit records, from which the database can be rebuilt."""

@@ -1,0 +1,1 @@
+"""Checkpoints: open, sessions, manifests, validation, commit, load plans, and their later life."""

@@ -1,0 +1,81 @@
+"""What the control plane keeps for the life of a process: write batches, shared looks, indexes, validations."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from fastapi import Request
+
+from shardkeep.protocol.messages import OpenAnswer, StateAnswer
+from shardkeep_service.catalogue.commit_records import write_commit_records
+from shardkeep_service.checkpoints.arrival import Arrival, ArrivalWriter, Arrived
+from shardkeep_service.checkpoints.expiry import expire_checkpoints, forgive_outage
+from shardkeep_service.checkpoints.index_cache import IndexCache
+from shardkeep_service.checkpoints.opening import Opening, OpeningWriter
+from shardkeep_service.checkpoints.sessions import Beat, BeatWriter
+from shardkeep_service.checkpoints.shared_look import SharedLook
+from shardkeep_service.checkpoints.states import Snapshot, load_snapshot
+from shardkeep_service.checkpoints.validator import Validator
+from shardkeep_service.checkpoints.write_batch import WriteBatch
+from shardkeep_service.runs.inventories import OwnerPlans, Posted, Posting, load_posted, write_postings
+from shardkeep_service.service_context import ServiceContext
+from shardkeep_service.worker.loop import PeriodicTask
+
+
+class ControlPlane:
+    """One per application, made by `main.create_app`."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        database, board = context.database, context.board
+        self._context: Final = context
+        owner = secrets.token_hex(16)
+        self.indexes: Final = IndexCache(context.blob_store)
+        self.validator: Final = Validator(context, self.indexes, owner=owner)
+        self.openings: Final = WriteBatch[Opening, OpenAnswer](database, OpeningWriter(context))
+        self.beats: Final = WriteBatch[Beat, StateAnswer](database, BeatWriter(context))
+        self.arrivals: Final = WriteBatch[Arrival, Arrived](database, ArrivalWriter(context, owner))
+        self.postings: Final = WriteBatch[Posting, Posting](database, write_postings)
+        self.owner_plans: Final = OwnerPlans(database)
+        self.states: Final = SharedLook[Snapshot](board, self._load_state)
+        self.inventories: Final = SharedLook[Posted](board, lambda key: load_posted(database, key))
+
+    def tasks(self) -> list[PeriodicTask]:
+        """The background work of the control plane."""
+        every_seconds = self._context.settings.housekeeping_seconds
+        return [
+            PeriodicTask("expiry", every_seconds, self._expire),
+            PeriodicTask("validations", every_seconds, self._take_over),
+            PeriodicTask("commit-records", every_seconds, self._write_commit_records),
+        ]
+
+    def start(self) -> None:
+        """Takes over what a crash left. On SQLite there is no other process, so nobody's lease is waited for."""
+        only_one = self._context.database.is_sqlite
+        if only_one:
+            forgive_outage(self._context)
+        self.validator.take_over(also_live=only_one)
+
+    def close(self) -> None:
+        """Lets running validations end."""
+        self.validator.close()
+
+    def _load_state(self, checkpoint_id: str) -> Snapshot:
+        with self._context.database.read() as session:
+            return load_snapshot(session, checkpoint_id)
+
+    def _expire(self) -> None:
+        expire_checkpoints(self._context)
+
+    def _take_over(self) -> None:
+        self.validator.take_over()
+
+    def _write_commit_records(self) -> None:
+        write_commit_records(self._context)
+
+
+def get_control_plane(request: Request) -> ControlPlane:
+    """FastAPI dependency: the control plane of this application."""
+    control_plane = request.app.state.control_plane
+    assert isinstance(control_plane, ControlPlane)
+    return control_plane

@@ -1,0 +1,99 @@
+"""The tables of checkpoints, sessions, manifests and the outbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shardkeep_service.database.base import Base, BigInt, Id, Micros
+
+
+class Checkpoint(Base):
+    """What one save keeps. (attempt_id, save) is the checkpoint; `version` counts changes and is the ETag."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = (
+        UniqueConstraint("attempt_id", "save"),
+        UniqueConstraint("run_id", "sequence"),
+        UniqueConstraint("run_id", "number"),
+        Index("ix_checkpoints_opened_at_id", "opened_at", "id"),
+        Index("ix_checkpoints_state_deadline", "state", "deadline"),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    project_id: Mapped[Id] = mapped_column(ForeignKey("projects.id"))
+    run_id: Mapped[Id] = mapped_column(ForeignKey("runs.id"))
+    attempt_id: Mapped[Id] = mapped_column(ForeignKey("attempts.id"))
+    number: Mapped[int] = mapped_column(BigInt)
+    """Counts the checkpoints opened in the run: the order of lists, which no clock can upset."""
+    save: Mapped[int] = mapped_column(BigInt)
+    step: Mapped[int] = mapped_column(BigInt)
+    world_size: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16))
+    parent_id: Mapped[Id | None] = mapped_column(ForeignKey("checkpoints.id"))
+    sequence: Mapped[int | None] = mapped_column(BigInt)
+    opened_at: Mapped[Micros]
+    deadline: Mapped[Micros]
+    """By then every rank must have opened."""
+    arrived: Mapped[int] = mapped_column(default=0)
+    validation_owner: Mapped[str | None] = mapped_column(String(40))
+    validation_until: Mapped[Micros | None]
+    committed_at: Mapped[Micros | None]
+    index_key: Mapped[str | None] = mapped_column(String(300))
+    index_digest: Mapped[str | None] = mapped_column(String(64))
+    raw_bytes: Mapped[int | None] = mapped_column(BigInt)
+    stored_bytes: Mapped[int | None] = mapped_column(BigInt)
+    new_bytes: Mapped[int | None] = mapped_column(BigInt)
+    tensors: Mapped[int | None]
+    metrics: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    environment: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    abort: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    pinned: Mapped[bool] = mapped_column(default=False)
+    pin_reason: Mapped[str | None] = mapped_column(String(1000))
+    quarantined: Mapped[bool] = mapped_column(default=False)
+    deleted_at: Mapped[Micros | None]
+    version: Mapped[int] = mapped_column(default=1)
+
+
+class RankSession(Base):
+    """One rank's part in an open checkpoint: a lease on database time."""
+
+    __tablename__ = "sessions"
+
+    checkpoint_id: Mapped[Id] = mapped_column(ForeignKey("checkpoints.id"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    opened_at: Mapped[Micros]
+    lease_until: Mapped[Micros]
+    missing_chunks: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    """Digests that validation found lost or damaged: the rank uploads them and its manifest again."""
+
+
+class ManifestRow(Base):
+    """One arrived manifest: where it is, what it says (by digest) and which chunks it needs."""
+
+    __tablename__ = "manifests"
+
+    checkpoint_id: Mapped[Id] = mapped_column(ForeignKey("checkpoints.id"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    content_digest: Mapped[str] = mapped_column(String(64))
+    body_digest: Mapped[str] = mapped_column(String(64))
+    object_key: Mapped[str] = mapped_column(String(300))
+    size_bytes: Mapped[int] = mapped_column(BigInt)
+    chunk_ids: Mapped[bytes] = mapped_column(LargeBinary)
+    """Ids of the chunks it names, sorted, as little-endian 64-bit integers."""
+    arrived_at: Mapped[Micros]
+
+
+class OutboxEntry(Base):
+    """Work that follows a transaction: writing a commit record to the blob store."""
+
+    __tablename__ = "outbox"
+
+    id: Mapped[int] = mapped_column(BigInt, primary_key=True, autoincrement=True)
+    kind: Mapped[str] = mapped_column(String(40))
+    checkpoint_id: Mapped[Id] = mapped_column(ForeignKey("checkpoints.id"))
+    created_at: Mapped[Micros]
+    done_at: Mapped[Micros | None] = mapped_column(index=True)

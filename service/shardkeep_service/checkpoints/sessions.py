@@ -1,0 +1,86 @@
+"""Sessions: one rank's lease on an open checkpoint, renewed by every request of the rank."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from shardkeep.protocol.error_codes import ErrorCode
+from shardkeep.protocol.messages import StateAnswer
+from shardkeep_service.access.principal import Principal
+from shardkeep_service.checkpoints.aborting import check_rank
+from shardkeep_service.checkpoints.models import Checkpoint, RankSession
+from shardkeep_service.checkpoints.repository import unknown_checkpoint
+from shardkeep_service.checkpoints.states import load_snapshot
+from shardkeep_service.errors import Refusal
+from shardkeep_service.moments import micros
+from shardkeep_service.runs.lines import UNFINISHED
+from shardkeep_service.service_context import ServiceContext
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One rank says that it is still there."""
+
+    principal: Principal
+    checkpoint_id: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeatWriter:
+    """Writes a batch of beats: one update and one look per checkpoint, whatever the number of ranks."""
+
+    context: ServiceContext
+
+    def __call__(self, session: Session, beats: Sequence[Beat]) -> list[StateAnswer | Refusal]:
+        """The state of each beat's checkpoint, or why it cannot be told."""
+        now = self.context.database.now(session)
+        ids = {beat.checkpoint_id for beat in beats}
+        found = {row.id: row for row in session.scalars(select(Checkpoint).where(Checkpoint.id.in_(ids)))}
+        ranks: dict[str, set[int]] = defaultdict(set)
+        for beat in beats:
+            ranks[beat.checkpoint_id].add(beat.rank)
+        lease_until = now + micros(self.context.settings.lease_seconds)
+        renewed = {id_: renew(session, id_, ranks[id_], lease_until=lease_until) for id_ in found}
+        snapshots = {checkpoint_id: load_snapshot(session, checkpoint_id) for checkpoint_id in found}
+        answers: list[StateAnswer | Refusal] = []
+        for beat in beats:
+            try:
+                check_beat(found.get(beat.checkpoint_id), beat, renewed.get(beat.checkpoint_id, set()))
+                answers.append(snapshots[beat.checkpoint_id].answer(beat.rank))
+            except Refusal as refusal:
+                answers.append(refusal)
+        return answers
+
+
+def renew(session: Session, checkpoint_id: str, ranks: Collection[int], *, lease_until: int) -> set[int]:
+    """Moves the leases of these ranks; returns those that have a session. A lease never moves back."""
+    mine = (RankSession.checkpoint_id == checkpoint_id, RankSession.rank.in_(ranks))
+    known = set(session.scalars(select(RankSession.rank).where(*mine)))
+    statement = update(RankSession).where(*mine, RankSession.lease_until < lease_until).values(lease_until=lease_until)
+    session.execute(statement, execution_options={"synchronize_session": False})
+    return known
+
+
+def check_beat(checkpoint: Checkpoint | None, beat: Beat, renewed: set[int]) -> None:
+    """Refuses a beat of an unknown checkpoint, of a rank it cannot have, or of one that never opened it."""
+    if checkpoint is None or not beat.principal.sees(checkpoint.project_id):
+        raise unknown_checkpoint()
+    check_rank(checkpoint, beat.rank)
+    if checkpoint.state in UNFINISHED and beat.rank not in renewed:
+        raise not_opened(checkpoint, beat.rank)
+
+
+def not_opened(checkpoint: Checkpoint, rank: int) -> Refusal:
+    """What a rank is told that speaks of a checkpoint it has not opened."""
+    return Refusal(
+        ErrorCode.CHECKPOINT_NOT_OPEN,
+        f"rank {rank} has not opened checkpoint {checkpoint.id}; open (attempt {checkpoint.attempt_id}, save"
+        f" {checkpoint.save}) first",
+        state=checkpoint.state,
+    )

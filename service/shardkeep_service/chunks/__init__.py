@@ -1,0 +1,1 @@
+"""Chunks: negotiate, upload, download, damage."""

@@ -1,0 +1,58 @@
+"""The table of chunks: one row per chunk, none per reference."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from sqlalchemy import ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shardkeep_service.database.base import Base, BigInt, Id, Micros
+
+
+class ChunkState(StrEnum):
+    """`stored` is live; `condemned` waits for deletion; `quarantined` was found damaged; `lost` has no object."""
+
+    STORED = "stored"
+    CONDEMNED = "condemned"
+    QUARANTINED = "quarantined"
+    LOST = "lost"
+
+
+class Verification(StrEnum):
+    """How the stored bytes were checked: by the store's checksum only, or by their digest."""
+
+    DECLARED = "declared"
+    VERIFIED = "verified"
+
+
+class Chunk(Base):
+    """A stored chunk. A digest is unique within its project; a re-upload heals the row under a new object key."""
+
+    __tablename__ = "chunks"
+    __table_args__ = (
+        Index("uq_chunks_project_id_digest", "project_id", "digest", unique=True),
+        Index("ix_chunks_state_claimed_at", "state", "claimed_at"),
+        Index("ix_chunks_suspected_at", "suspected_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInt, primary_key=True, autoincrement=True)
+    project_id: Mapped[Id] = mapped_column(ForeignKey("projects.id"))
+    digest: Mapped[str] = mapped_column(String(64))
+    size_bytes: Mapped[int] = mapped_column(BigInt)
+    crc64: Mapped[str] = mapped_column(String(16))
+    """16 hexadecimal digits: unsigned 64 bits fit no portable integer column."""
+    object_key: Mapped[str] = mapped_column(String(300))
+    state: Mapped[str] = mapped_column(String(16))
+    verification: Mapped[str] = mapped_column(String(16))
+    origin_run_id: Mapped[Id]
+    """The run that stored it; before verification only that run may reuse it."""
+    origin_checkpoint_id: Mapped[Id]
+    claimed_at: Mapped[Micros]
+    """Last time a negotiate or upload claimed it; collection condemns only what is unclaimed for long."""
+    stored_at: Mapped[Micros]
+    verified_at: Mapped[Micros | None]
+    uploads: Mapped[int] = mapped_column(default=1)
+    """Counts uploads of this digest: the `.n` of the next object key."""
+    suspected_at: Mapped[Micros | None]
+    """When a reader reported damage that nobody has looked at yet."""

@@ -1,0 +1,1 @@
+"""The database: engine, transactions, database time and migrations. Tables live with their nouns."""

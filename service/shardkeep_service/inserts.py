@@ -1,0 +1,19 @@
+"""Inserting a row unless it exists, the same on both databases and without failing the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sqlalchemy import CursorResult
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from shardkeep_service.database.base import Base
+
+
+def insert_if_absent(session: Session, model: type[Base], values: Mapping[str, Any]) -> bool:
+    """Whether the row was made now; False where a unique constraint says that it exists."""
+    on_sqlite = session.get_bind().dialect.name == "sqlite"
+    statement = (sqlite.insert if on_sqlite else postgresql.insert)(model).values(values).on_conflict_do_nothing()
+    return cast("CursorResult[Any]", session.execute(statement)).rowcount == 1

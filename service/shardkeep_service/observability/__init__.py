@@ -1,0 +1,1 @@
+"""Observability: logs, request ids and the fault hook of the tests."""

@@ -1,0 +1,1 @@
+"""Projects: the namespace of access, deduplication and default retention."""

@@ -1,0 +1,1 @@
+"""Runs, their attempts (the fence), resume decisions and inventories."""

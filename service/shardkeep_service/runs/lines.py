@@ -1,0 +1,120 @@
+"""Lines: an attempt's own checkpoints, then those of the checkpoint it resumed from, back to the start.
+
+A line is resolved by one recursive query, however long the chain of attempts is. It ends at an attempt that began
+fresh.
+Attempts cannot form a circle: what an attempt resumed from was committed before it decided, and what it commits comes
+after.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import CTE, ColumnElement, and_, cast, func, null, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from shardkeep.protocol.messages import CheckpointState
+from shardkeep_service.checkpoints.models import Checkpoint
+from shardkeep_service.database.base import BigInt
+from shardkeep_service.runs.models import Attempt
+
+UNFINISHED = (CheckpointState.OPEN.value, CheckpointState.VALIDATING.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """For each attempt on the line, the highest commit sequence that belongs to it; None for the head: no bound."""
+
+    bounds: Mapping[str, int | None]
+
+    def holds(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint stands on the line. An unfinished one does only at its head, an aborted one never."""
+        if checkpoint.attempt_id not in self.bounds:
+            return False
+        bound = self.bounds[checkpoint.attempt_id]
+        if checkpoint.sequence is None:
+            return bound is None and checkpoint.state in UNFINISHED
+        return bound is None or checkpoint.sequence <= bound
+
+
+EMPTY_LINE = Line({})
+
+
+def line_query(heads: Sequence[str]) -> CTE:
+    """Rows (head, attempt_id, bound) of the lines that begin at `heads`."""
+    line = (
+        select(Attempt.id.label("head"), Attempt.id.label("attempt_id"), cast(null(), BigInt).label("bound"))
+        .where(Attempt.id.in_(heads))
+        .cte("line", recursive=True)
+    )
+    origin = aliased(Checkpoint)
+    return line.union_all(
+        select(line.c.head, origin.attempt_id, origin.sequence)
+        .join(Attempt, Attempt.id == line.c.attempt_id)
+        .join(origin, origin.id == Attempt.decision)
+    )
+
+
+def on_line(line: CTE) -> ColumnElement[bool]:
+    """The condition that `Checkpoint` stands on a row of `line`; the same rule as `Line.holds`."""
+    return and_(
+        Checkpoint.attempt_id == line.c.attempt_id,
+        or_(
+            and_(line.c.bound.is_(None), or_(Checkpoint.sequence.is_not(None), Checkpoint.state.in_(UNFINISHED))),
+            Checkpoint.sequence <= line.c.bound,
+        ),
+    )
+
+
+def load_lines(session: Session, heads: Sequence[str]) -> dict[str, Line]:
+    """The line of each head."""
+    bounds: dict[str, dict[str, int | None]] = defaultdict(dict)
+    line = line_query(heads)
+    for head, attempt_id, bound in session.execute(select(line.c.head, line.c.attempt_id, line.c.bound)):
+        bounds[head][attempt_id] = bound
+    return {head: Line(found) for head, found in bounds.items()}
+
+
+def heads_of(session: Session, run_ids: Sequence[str]) -> dict[str, str]:
+    """The head of each run's line: its last attempt that decided.
+
+    That is the current attempt, or, until that one decides, the one it would continue: a fenced attempt can no longer
+    decide.
+    """
+    last = (
+        select(Attempt.run_id, func.max(Attempt.number).label("number"))
+        .where(Attempt.run_id.in_(run_ids), Attempt.decision.is_not(None))
+        .group_by(Attempt.run_id)
+        .subquery()
+    )
+    query = select(Attempt.run_id, Attempt.id).join(
+        last, and_(Attempt.run_id == last.c.run_id, Attempt.number == last.c.number)
+    )
+    return dict(session.execute(query).all())
+
+
+def lines_of_runs(session: Session, run_ids: Sequence[str]) -> dict[str, Line]:
+    """The line of each run, in two queries."""
+    heads = heads_of(session, run_ids)
+    lines = load_lines(session, list(heads.values())) if heads else {}
+    return {run_id: lines.get(heads[run_id], EMPTY_LINE) if run_id in heads else EMPTY_LINE for run_id in run_ids}
+
+
+def last_on_lines(session: Session, heads: Sequence[str]) -> dict[str, Checkpoint]:
+    """What each head would resume from: the highest sequence among the committed that are not quarantined."""
+    line = line_query(heads)
+    best = (
+        select(line.c.head, func.max(Checkpoint.sequence).label("sequence"))
+        .join(Checkpoint, on_line(line))
+        .where(Checkpoint.state == CheckpointState.COMMITTED.value, Checkpoint.quarantined.is_(False))
+        .group_by(line.c.head)
+        .subquery()
+    )
+    query = (
+        select(best.c.head, Checkpoint)
+        .join(Attempt, Attempt.id == best.c.head)
+        .join(Checkpoint, and_(Checkpoint.run_id == Attempt.run_id, Checkpoint.sequence == best.c.sequence))
+    )
+    return dict(session.execute(query).all())

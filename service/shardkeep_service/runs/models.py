@@ -1,0 +1,61 @@
+"""The tables of runs, attempts and inventories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shardkeep_service.database.base import Base, Id, Micros
+
+
+class Run(Base):
+    """One training effort. `current_attempt_id` is the fence, `sequence` the last commit sequence given out."""
+
+    __tablename__ = "runs"
+    __table_args__ = (UniqueConstraint("project_id", "name"),)
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    project_id: Mapped[Id] = mapped_column(ForeignKey("projects.id"))
+    name: Mapped[str] = mapped_column(String(128))
+    created_at: Mapped[Micros]
+    current_attempt_id: Mapped[Id | None]
+    attempts: Mapped[int] = mapped_column(default=0)
+    opened: Mapped[int] = mapped_column(default=0)
+    """Checkpoints opened so far: the `number` of the newest."""
+    sequence: Mapped[int] = mapped_column(default=0)
+
+
+class Attempt(Base):
+    """One launch or rollback of a run. `decision` is NULL until a rank asked, then `fresh` or a checkpoint id."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (UniqueConstraint("run_id", "launch_id", "ordinal"), UniqueConstraint("run_id", "number"))
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    run_id: Mapped[Id] = mapped_column(ForeignKey("runs.id"))
+    number: Mapped[int]
+    launch_id: Mapped[str] = mapped_column(String(32))
+    ordinal: Mapped[int]
+    world_size: Mapped[int]
+    labels: Mapped[dict[str, Any]] = mapped_column(JSON)
+    created_at: Mapped[Micros]
+    decision: Mapped[str | None] = mapped_column(String(40))
+    decided_at: Mapped[Micros | None]
+    passed_over: Mapped[list[Any]] = mapped_column(JSON, default=list)
+    """What the decision passed over, as answered to the first rank: every rank gets the same."""
+
+
+class Inventory(Base):
+    """What one rank holds as plain tensors in one layout of an attempt."""
+
+    __tablename__ = "inventories"
+    __table_args__ = (Index("ix_inventories_attempt_id_layout", "attempt_id", "layout"),)
+
+    attempt_id: Mapped[Id] = mapped_column(ForeignKey("attempts.id"), primary_key=True)
+    layout: Mapped[int] = mapped_column(primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+    """The posted list, zstd-compressed JSON."""

@@ -1,0 +1,94 @@
+"""SQL of runs and attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from shardkeep.protocol.messages import CheckpointState
+from shardkeep_service.checkpoints.models import Checkpoint
+from shardkeep_service.projects.models import Project
+from shardkeep_service.runs.models import Attempt, Run
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPlace:
+    """An attempt with the run and project it belongs to."""
+
+    attempt: Attempt
+    run: Run
+    project: Project
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """How many checkpoints a run ever opened, and how many are committed now."""
+
+    checkpoints: int = 0
+    committed: int = 0
+
+
+def run_named(session: Session, project_id: str, name: str) -> Run | None:
+    """The run with this name in a project."""
+    return session.scalars(select(Run).where(Run.project_id == project_id, Run.name == name)).one_or_none()
+
+
+def lock_run(session: Session, run_id: str) -> Run:
+    """The run, locked until the transaction ends: beginning an attempt, deciding and committing exclude each other."""
+    query = select(Run).where(Run.id == run_id).with_for_update().execution_options(populate_existing=True)
+    return session.scalars(query).one()
+
+
+def runs_after(session: Session, project_id: str, name: str | None, *, limit: int) -> Sequence[Run]:
+    """Runs of a project by name, after `name`."""
+    query = select(Run).where(Run.project_id == project_id).order_by(Run.name).limit(limit)
+    if name is not None:
+        query = query.where(Run.name > name)
+    return session.scalars(query).all()
+
+
+def counts_of(session: Session, run_ids: Sequence[str]) -> dict[str, RunCounts]:
+    """Counts of several runs in one query."""
+    committed = func.count().filter(Checkpoint.state == CheckpointState.COMMITTED.value)
+    query = (
+        select(Checkpoint.run_id, func.count(), committed)
+        .where(Checkpoint.run_id.in_(run_ids))
+        .group_by(Checkpoint.run_id)
+    )
+    found = {run_id: RunCounts(total, kept) for run_id, total, kept in session.execute(query)}
+    return {run_id: found.get(run_id, RunCounts()) for run_id in run_ids}
+
+
+def attempt_of_launch(session: Session, run_id: str, launch_id: str, ordinal: int) -> Attempt | None:
+    """The attempt that this launch and ordinal began."""
+    query = select(Attempt).where(Attempt.run_id == run_id, Attempt.launch_id == launch_id, Attempt.ordinal == ordinal)
+    return session.scalars(query).one_or_none()
+
+
+def highest_ordinal(session: Session, run_id: str, launch_id: str) -> int | None:
+    """The last ordinal that this launch began."""
+    query = select(func.max(Attempt.ordinal)).where(Attempt.run_id == run_id, Attempt.launch_id == launch_id)
+    return session.scalars(query).one()
+
+
+def attempt_place(session: Session, attempt_id: str) -> AttemptPlace | None:
+    """An attempt with its run and project."""
+    query = (
+        select(Attempt, Run, Project)
+        .join(Run, Run.id == Attempt.run_id)
+        .join(Project, Project.id == Run.project_id)
+        .where(Attempt.id == attempt_id)
+    )
+    row = session.execute(query).one_or_none()
+    return None if row is None else AttemptPlace(row[0], row[1], row[2])
+
+
+def attempts_before(session: Session, run_id: str, number: int | None, *, limit: int) -> Sequence[Attempt]:
+    """Attempts of a run, newest first, before `number`."""
+    query = select(Attempt).where(Attempt.run_id == run_id).order_by(Attempt.number.desc()).limit(limit)
+    if number is not None:
+        query = query.where(Attempt.number < number)
+    return session.scalars(query).all()

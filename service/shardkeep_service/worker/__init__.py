@@ -1,0 +1,1 @@
+"""Background work inside the service process."""

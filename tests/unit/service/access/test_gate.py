@@ -1,0 +1,105 @@
+"""The gate recognises tokens, forgets revoked ones within a second and writes uses at most once a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardkeep.protocol.error_codes import ErrorCode
+from shardkeep_service.access import repository
+from shardkeep_service.access.gate import REMEMBER_SECONDS, Gate, bearer_token
+from shardkeep_service.access.models import Token
+from shardkeep_service.access.scopes import Scope
+from shardkeep_service.access.secrets import new_token_text
+from shardkeep_service.access.service import create_token
+from shardkeep_service.database.database import Database
+from shardkeep_service.database.tables import METADATA
+from shardkeep_service.errors import Refusal
+
+
+class Clock:
+    seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path / 'x.db'}")
+    METADATA.create_all(database.engine)
+    yield database
+    database.close()
+
+
+def new_token(database: Database, *, expires_in_seconds: int | None = None) -> tuple[str, str]:
+    with database.write() as session:
+        now = database.now(session)
+        expires_at = None if expires_in_seconds is None else now + expires_in_seconds * 1_000_000
+        token, text = create_token(session, now=now, scope=Scope.WRITE, name="job", expires_at=expires_at)
+        return token.id, text
+
+
+def refusal_code(gate: Gate, text: str) -> ErrorCode:
+    with pytest.raises(Refusal) as caught:
+        gate.recognise(text)
+    return caught.value.code
+
+
+def test_a_token_is_recognised_with_its_scope(database: Database) -> None:
+    token_id, text = new_token(database)
+    principal = Gate(database).recognise(text)
+    assert (principal.token_id, principal.scope, principal.project_id) == (token_id, Scope.WRITE, None)
+
+
+def test_unknown_mistyped_and_expired_tokens_are_told_apart_from_valid_ones(database: Database) -> None:
+    gate = Gate(database)
+    _, expired = new_token(database, expires_in_seconds=-1)
+    assert refusal_code(gate, new_token_text()) is ErrorCode.TOKEN_INVALID
+    assert refusal_code(gate, "shardkeep_nonsense") is ErrorCode.TOKEN_INVALID
+    assert refusal_code(gate, expired) is ErrorCode.TOKEN_EXPIRED
+
+
+def test_a_revoked_token_is_remembered_for_a_second_and_no_longer(database: Database) -> None:
+    clock = Clock()
+    gate = Gate(database, clock=clock)
+    token_id, text = new_token(database)
+    gate.recognise(text)
+    with database.write() as session:
+        repository.revoke(session, token_id, 1)
+    assert gate.remembered(text) is not None
+    clock.seconds += REMEMBER_SECONDS + 0.01
+    assert gate.remembered(text) is None
+    assert refusal_code(gate, text) is ErrorCode.TOKEN_INVALID
+
+
+def test_the_last_use_is_written_at_most_once_a_minute(database: Database) -> None:
+    clock = Clock()
+    gate = Gate(database, clock=clock)
+    token_id, text = new_token(database)
+
+    def last_used_at() -> int | None:
+        with database.read() as session:
+            return session.get_one(Token, token_id).last_used_at
+
+    gate.recognise(text)
+    first = last_used_at()
+    assert first is not None
+    clock.seconds += 30
+    gate.recognise(text)
+    assert last_used_at() == first
+
+
+def test_the_text_of_a_token_is_nowhere_in_the_database(database: Database, tmp_path: Path) -> None:
+    _, text = new_token(database)
+    database.close()
+    assert text.encode() not in (tmp_path / "x.db").read_bytes()
+
+
+@pytest.mark.parametrize("header", [None, "", "Basic abc", "Bearer", "Bearer ", "shardkeep_x"])
+def test_a_header_without_a_bearer_token_is_token_missing(header: str | None) -> None:
+    with pytest.raises(Refusal) as caught:
+        bearer_token(header)
+    assert caught.value.code is ErrorCode.TOKEN_MISSING

@@ -1,0 +1,92 @@
+"""Projects: made once, listed with counts, hidden from tokens of other projects."""
+
+from __future__ import annotations
+
+from sqlalchemy import event
+
+from shardkeep.protocol import routes
+from shardkeep_service.access.scopes import Scope
+from tests.unit.service.local_service import LocalService
+from tests.unit.service.training import Training
+
+
+def test_E164_creating_a_project_twice_gives_the_same_one(local: LocalService) -> None:
+    first = local.send("POST", routes.PROJECTS, {"name": "speech"})
+    again = local.send("POST", routes.PROJECTS, {"name": "speech"})
+
+    assert (first.status, again.status) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+
+
+def test_a_name_that_could_become_a_path_is_refused(local: LocalService) -> None:
+    for name in ("", "..", "a/b", "ä", "a" * 129, "end."):
+        assert local.send("POST", routes.PROJECTS, {"name": name}).status in (400, 422)
+
+
+def test_only_an_admin_token_makes_projects(local: LocalService) -> None:
+    headers = {"authorization": f"Bearer {local.new_token(Scope.WRITE)}"}
+
+    local.refused("scope_too_narrow", "POST", routes.PROJECTS, {"name": "speech"}, headers=headers)
+
+
+def test_an_unknown_project_is_404_for_everyone(local: LocalService) -> None:
+    local.refused("unknown_project", "GET", routes.path(routes.PROJECT, project="none"))
+
+
+def test_a_token_of_another_project_cannot_tell_hidden_from_absent(local: LocalService) -> None:
+    for name in ("speech", "vision"):
+        local.ask("POST", routes.PROJECTS, {"name": name})
+    headers = {"authorization": f"Bearer {local.new_token(Scope.READ, project='vision')}"}
+
+    hidden = local.refused("unknown_project", "GET", routes.path(routes.PROJECT, project="speech"), headers=headers)
+    absent = local.refused("unknown_project", "GET", routes.path(routes.PROJECT, project="none"), headers=headers)
+    listed = local.ask("GET", routes.PROJECTS, headers=headers)
+
+    assert hidden["detail"] == absent["detail"]
+    assert [item["name"] for item in listed["items"]] == ["vision"]
+
+
+def test_projects_are_listed_by_name_page_by_page(local: LocalService) -> None:
+    for name in ("c", "a", "b"):
+        local.ask("POST", routes.PROJECTS, {"name": name})
+
+    first = local.ask("GET", routes.PROJECTS, query={"limit": 2})
+    second = local.ask("GET", routes.PROJECTS, query={"limit": 2, "cursor": first["next_cursor"]})
+
+    assert [item["name"] for item in first["items"] + second["items"]] == ["a", "b", "c"]
+    assert second["next_cursor"] is None
+
+
+def test_a_cursor_that_is_not_of_this_list_is_refused(local: LocalService) -> None:
+    for name in ("a", "b"):
+        local.ask("PUT", routes.path(routes.RUN, project="speech", run=name))
+    runs = local.ask("GET", routes.path(routes.RUNS, project="speech"), query={"limit": 1})
+
+    for cursor in (runs["next_cursor"], "nonsense", "bnVsbA", "é", "W10", "["):
+        local.refused("invalid_cursor", "GET", routes.PROJECTS, query={"cursor": cursor})
+
+
+def test_counts_take_the_same_number_of_queries_for_one_project_and_for_many(local: LocalService) -> None:
+    training = Training(local, project="first")
+    training.save(training.start(), save=1, step=1)
+    one = _queries(local)
+    for number in range(20):
+        local.ask("POST", routes.PROJECTS, {"name": f"project-{number}"})
+
+    assert _queries(local) == one
+    found = local.ask("GET", routes.path(routes.PROJECT, project="first"))
+    assert (found["runs"], found["committed_checkpoints"], found["stored_bytes"]) == (1, 1, 64)
+
+
+def _queries(local: LocalService) -> int:
+    count = 0
+
+    def counted(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        nonlocal count
+        count += "tokens" not in statement
+
+    local.ask("GET", routes.PROJECTS)
+    event.listen(local.database.engine, "before_cursor_execute", counted)
+    local.ask("GET", routes.PROJECTS)
+    event.remove(local.database.engine, "before_cursor_execute", counted)
+    return count

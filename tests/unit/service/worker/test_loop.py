@@ -1,0 +1,43 @@
+"""Periodic tasks: each goes on whatever another does, and all end when told."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from shardkeep_service.worker.loop import PeriodicTask, WorkerLoop
+
+
+def test_a_failing_task_comes_again_and_does_not_stop_the_others() -> None:
+    counts = {"failing": 0, "sound": 0}
+
+    def fail() -> None:
+        counts["failing"] += 1
+        raise RuntimeError("broken on purpose")
+
+    def succeed() -> None:
+        counts["sound"] += 1
+
+    loop = WorkerLoop([PeriodicTask("failing", 0.001, fail), PeriodicTask("sound", 0.001, succeed)])
+    loop.start()
+    until = time.monotonic() + 10
+    while min(counts.values()) < 3 and time.monotonic() < until:
+        time.sleep(0.005)
+    loop.stop()
+    assert min(counts.values()) >= 3
+
+
+def test_a_slow_task_delays_no_other_and_is_waited_for() -> None:
+    release, ran, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        release.wait(10)
+        ended.set()
+
+    loop = WorkerLoop([PeriodicTask("slow", 100, wait), PeriodicTask("quick", 100, ran.set)])
+    loop.start()
+    assert ran.wait(10)
+    release.set()
+    loop.stop()
+    assert ended.is_set()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("worker-")]
