@@ -62,7 +62,11 @@ class MissingStorage(StateError):
 
 
 class LoadError(ShardkeepError):
-    """A checkpoint does not fit what it is loaded into; nothing was written."""
+    """A checkpoint does not fit what it is loaded into; nothing was written. `names`: all tensors it is about."""
+
+    def __init__(self, message: str, *, names: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
 
 
 class MissingNames(LoadError):
@@ -73,7 +77,7 @@ class MissingNames(LoadError):
     """
 
     def __init__(self, message: str, *, missing: Sequence[str] = (), unexpected: Sequence[str] = ()) -> None:
-        super().__init__(message)
+        super().__init__(message, names=(*missing, *unexpected))
         self.missing = tuple(missing)
         self.unexpected = tuple(unexpected)
 
@@ -164,15 +168,24 @@ class ServiceUnavailable(ServiceError):
 
 
 class SaveFailed(ShardkeepError):
-    """A save that did not commit. `step`, and the `code` and `rank` the service gave, where known."""
+    """A save that did not commit: `step`, and what the service gave of `code`, `rank`, `ranks` and `tensors`."""
 
     def __init__(
-        self, message: str, *, step: int | None = None, code: str | None = None, rank: int | None = None
+        self,
+        message: str,
+        *,
+        step: int | None = None,
+        code: str | None = None,
+        rank: int | None = None,
+        ranks: Sequence[int] = (),
+        tensors: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.step = step
         self.code = code
         self.rank = rank
+        self.ranks = tuple(ranks)
+        self.tensors = tuple(tensors)
 
 
 class ReplicasDiverged(SaveFailed):

@@ -25,6 +25,7 @@ from shardkeep_service.chunks import endpoints as chunks
 from shardkeep_service.chunks.bodies import BodyIntake
 from shardkeep_service.chunks.damage import read_suspects
 from shardkeep_service.chunks.ingest import ChunkIngest
+from shardkeep_service.chunks.negotiation import Negotiator
 from shardkeep_service.database.database import Database
 from shardkeep_service.database.migrate import upgrade
 from shardkeep_service.drain import DrainMiddleware
@@ -68,6 +69,7 @@ def create_app(settings: Settings, *, context: ServiceContext | None = None) -> 
     app.state.gate = Gate(context.database)
     app.state.control_plane = ControlPlane(context)
     app.state.ingest = ChunkIngest(context)
+    app.state.negotiator = Negotiator(context)
     app.state.body_intake = BodyIntake(
         budget_bytes=settings.upload_budget_bytes, wait_seconds=settings.upload_wait_seconds
     )

@@ -23,14 +23,12 @@ from shardkeep.cli.safetensors_metadata import origin_metadata
 from shardkeep.cli.tensor_selection import WEIGHT_KINDS, below, parse_prefix
 from shardkeep.cli.values_json import values_document
 from shardkeep.errors import NotFound
-from shardkeep.format.names import join_name, plain_text, split_name
-from shardkeep.format.segments import ValueRecord
+from shardkeep.format.names import plain_text, split_name
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import TensorInfo
 from shardkeep.store.checkpoint import Checkpoint
-from shardkeep.store.stored_values import StoredValues
+from shardkeep.store.stored_values import StoredValues, stored_aliases
 
-ALIASES_PATH = join_name(("@aliases",))
 _DEFAULT_SHARD = "5GB"
 
 
@@ -85,7 +83,7 @@ def pull(
     if strip_prefix and not wanted.prefix:
         raise usage_error("--strip-prefix needs --prefix")
     info = find_checkpoint(invocation.service, checkpoint, invocation.output)
-    source = Checkpoint(invocation.transfer_client().service, info)
+    source = Checkpoint(invocation.transfer_client().service, info, shows_progress=False)
     tensors = _choose_tensors(source, wanted)
     try:
         document = _write(source, tensors, wanted, directory, overwrite=overwrite, output=invocation.output)
@@ -149,22 +147,13 @@ def _write(
 
 def _aliases(source: Checkpoint) -> dict[str, str]:
     """Tied names and the stored name that holds their tensor, over all ranks that say something of their own."""
-    report = source.info.report
-    differs = report is not None and ALIASES_PATH in report.per_rank_values
-    found: dict[str, str] = {}
-    for rank in range(source.info.world_size if differs else 1):
-        values = StoredValues(source.manifest, source.read)
-        for record in source.manifest(rank).values:
-            decoded = values.decode(record) if record.path == ALIASES_PATH else None
-            if isinstance(decoded, dict):
-                found |= {str(alias): str(kept) for alias, kept in decoded.items()}
-    return found
+    return {str(alias): str(kept) for alias, kept in stored_aliases(source.readable_values()).items()}
 
 
 def _write_values(source: Checkpoint, directory: ExportDirectory, output: Output) -> None:
-    values = StoredValues(source.manifest, source.read)
-    records: Sequence[ValueRecord] = source.manifest(0).values
-    found = values_document(records, values.decode)
+    values = source.readable_values(0)
+    records = [values.record(path) for path in values]
+    found = values_document(records, StoredValues(source.manifest, source.read).decode)
     document = {"checkpoint": source.id, "step": source.step, "rank": 0, "values": found.values}
     directory.write_text(VALUES_NAME, json.dumps(document, indent=2, allow_nan=False) + "\n")
     if found.encoded:

@@ -24,9 +24,10 @@ from shardkeep.protocol.identifiers import split_run_name
 from shardkeep.protocol.messages import AttemptInfo, CheckpointInfo, CheckpointState, RunInfo
 from shardkeep.store.attempt import Attempt
 from shardkeep.store.checkpoint import Checkpoint
+from shardkeep.store.stored_values import ALIASES
 from shardkeep.store.world import World
 
-_ALIASES_PATH = join_name(("@aliases",))
+_ALIASES_PATH = join_name(ALIASES)
 
 
 def register(app: typer.Typer) -> None:

@@ -18,6 +18,7 @@ from shardkeep.format.names import plain_text
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import CheckpointInfo, CheckpointState
 
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("verify")(verify)

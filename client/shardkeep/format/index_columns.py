@@ -92,6 +92,13 @@ class Index:
         row = bisect_left(self.tensors.names, name)
         return row if row < len(self.tensors) and self.tensors.names[row] == name else None
 
+    def rows_of(self, names: Sequence[str]) -> Ints:
+        """The row of each name, -1 where there is none."""
+        if len(names) * 16 < len(self.tensors):
+            return np.array([-1 if row is None else row for row in map(self.find, names)], np.int64)
+        rows = dict(zip(self.tensors.names, range(len(self.tensors)), strict=True))
+        return np.array([rows.get(name, -1) for name in names], np.int64)
+
     def find_plain(self, text: str) -> tuple[str, ...]:
         """The names whose plain text is `text`; a look at all names, for lenient look-up by hand."""
         return tuple(name for name in self.tensors.names if plain_text(name) == text)

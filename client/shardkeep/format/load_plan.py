@@ -6,7 +6,9 @@ from shardkeep.format.load_planning import plan_load
 from shardkeep.format.load_request import (
     MAX_REQUEST_RAW_BYTES,
     LoadRequest,
+    RequestColumns,
     decode_load_request,
+    decode_request_columns,
     encode_load_request,
 )
 
@@ -18,8 +20,10 @@ __all__ = [
     "PieceColumns",
     "PiecePlan",
     "PlannedSegment",
+    "RequestColumns",
     "decode_load_plan",
     "decode_load_request",
+    "decode_request_columns",
     "encode_load_plan",
     "encode_load_request",
     "plan_load",

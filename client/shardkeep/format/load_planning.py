@@ -11,7 +11,7 @@ from shardkeep.format.boxes import Corners, boxes_of, corners_of, run_sums
 from shardkeep.format.columns import Flags, Ints, range_positions, starts_of
 from shardkeep.format.index_columns import Index
 from shardkeep.format.load_plan_columns import LoadPlan, PieceColumns, needed_bytes, needed_segments
-from shardkeep.format.load_request import LoadRequest
+from shardkeep.format.load_request import LoadRequest, RequestColumns, request_columns
 from shardkeep.format.segments import SEGMENT_BYTES
 from shardkeep.format.tensor_table import make_shapes
 
@@ -37,31 +37,32 @@ class _Matches:
     source: Corners
 
 
-def plan_load(index: Index, request: LoadRequest) -> LoadPlan:
+def plan_load(index: Index, request: LoadRequest | RequestColumns) -> LoadPlan:
     """The plan that serves every element of every known, fitting item exactly once.
 
-    Names that the index lacks are listed in `unknown`. About 10 microseconds an item; a tensor sharded by columns costs
+    Names that the index lacks are listed in `unknown`. About 3 microseconds an item; a tensor sharded by columns costs
     some 0.1 microseconds more for each of its slices.
     """
-    rows = np.array([-1 if row is None else row for row in map(index.find, request.names)], np.int64)
+    if isinstance(request, LoadRequest):
+        request = request_columns(request)
+    rows = index.rows_of(request.names)
     wanted = _wanted(index, request, rows)
     batches = [_chosen(index, request.rank, matches) for matches in _matches(index, wanted)]
     return _plan(index, request, rows, wanted, _joined(batches))
 
 
-def _wanted(index: Index, request: LoadRequest, rows: Ints) -> _Wanted:
+def _wanted(index: Index, request: RequestColumns, rows: Ints) -> _Wanted:
     shapes = index.tensors.shapes
-    is_whole = np.array([region is None for region in request.regions], np.bool_)
-    regions = [region for region in request.regions if region is not None]
+    is_whole = request.is_whole
     known_ndims = np.where(rows >= 0, shapes.ndims[rows] if len(shapes) else 0, 0)
     ndims = known_ndims.copy()
-    ndims[~is_whole] = np.fromiter((len(region.sizes) for region in regions), np.int64, len(regions))
+    ndims[~is_whole] = request.ndims
     starts = starts_of(ndims)
     offsets = np.zeros(int(starts[-1]), np.int64)
     sizes = np.zeros(int(starts[-1]), np.int64)
     given = range_positions(starts[:-1][~is_whole], ndims[~is_whole])
-    offsets[given] = np.fromiter((offset for region in regions for offset in region.offsets), np.int64, len(given))
-    sizes[given] = np.fromiter((size for region in regions for size in region.sizes), np.int64, len(given))
+    offsets[given] = request.offsets
+    sizes[given] = request.sizes
     fits = np.flatnonzero((rows >= 0) & (ndims == known_ndims))
     positions = range_positions(starts[:-1][fits], ndims[fits])
     dims = shapes.dims[range_positions(shapes.dim_starts[rows[fits]], ndims[fits])]
@@ -152,7 +153,7 @@ def _joined(batches: list[_Matches]) -> _Matches:
     )
 
 
-def _plan(index: Index, request: LoadRequest, rows: Ints, wanted: _Wanted, matches: _Matches) -> LoadPlan:
+def _plan(index: Index, request: RequestColumns, rows: Ints, wanted: _Wanted, matches: _Matches) -> LoadPlan:
     tensors, lookup = index.tensors, index.lookup
     item_bytes = tensors.item_bytes[wanted.tensor[matches.wanted]]
     first, counts = needed_segments(*needed_bytes(matches.shared, matches.source, item_bytes))

@@ -15,7 +15,7 @@ from shardkeep.format.container import Container, pack_container
 from shardkeep.format.names import check_name
 from shardkeep.format.regions import Region
 from shardkeep.format.stored_columns import decode_map, pack_flags, unpack_flags
-from shardkeep.format.tensor_table import MAX_NDIM, MAX_TENSOR_ELEMENTS, pack_texts, unpack_texts
+from shardkeep.format.tensor_table import MAX_NDIM, MAX_TENSOR_ELEMENTS, pack_texts, unpack_names
 
 REQUEST_MAGIC = b"SKrq"
 MAX_REQUEST_RAW_BYTES = 256 << 20
@@ -47,6 +47,21 @@ class LoadRequest:
         return len(self.names)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestColumns:
+    """A load request as columns: item i asks for all of `names[i]` where `is_whole[i]`, else for the next region.
+
+    Region k has `ndims[k]` entries in `offsets` and `sizes`, which hold one region after the other.
+    """
+
+    names: tuple[str, ...]
+    is_whole: Flags
+    ndims: Ints
+    offsets: Ints
+    sizes: Ints
+    rank: int | None
+
+
 class _StoredRequest(msgspec.Struct, forbid_unknown_fields=True):
     names: memoryview
     whole: memoryview
@@ -63,48 +78,67 @@ def encode_load_request(request: LoadRequest) -> bytes:
     """The request as bytes. FormatError if a name or region cannot be stored."""
     for name in request.names:
         check_name(name)
+    columns = request_columns(request)
+    stored = _StoredRequest(
+        names=memoryview(pack_texts(request.names)),
+        whole=memoryview(pack_flags(columns.is_whole)),
+        ndims=memoryview(pack_unsigned(columns.ndims)),
+        offsets=memoryview(pack_unsigned(columns.offsets)),
+        sizes=memoryview(pack_unsigned(columns.sizes)),
+        rank=request.rank,
+    )
+    return pack_container(REQUEST_MAGIC, [msgspec.msgpack.encode(stored)], level=1)
+
+
+def request_columns(request: LoadRequest) -> RequestColumns:
+    """The request as columns. FormatError if a number does not fit."""
     regions = [region for region in request.regions if region is not None]
     try:
         offsets = np.array([offset for region in regions for offset in region.offsets], np.int64)
         sizes = np.array([size for region in regions for size in region.sizes], np.int64)
     except OverflowError as exc:
         raise FormatError("a region is out of range") from exc
-    stored = _StoredRequest(
-        names=memoryview(pack_texts(request.names)),
-        whole=memoryview(pack_flags(np.array([region is None for region in request.regions], np.bool_))),
-        ndims=memoryview(pack_unsigned(np.array([region.ndim for region in regions], np.int64))),
-        offsets=memoryview(pack_unsigned(offsets)),
-        sizes=memoryview(pack_unsigned(sizes)),
-        rank=request.rank,
+    return RequestColumns(
+        request.names,
+        np.array([region is None for region in request.regions], np.bool_),
+        np.array([len(region.sizes) for region in regions], np.int64),
+        offsets,
+        sizes,
+        request.rank,
     )
-    return pack_container(REQUEST_MAGIC, [msgspec.msgpack.encode(stored)], level=1)
 
 
 def decode_load_request(data: Buffer) -> LoadRequest:
     """The request of these bytes; FormatError, or VersionTooNew, for anything else."""
+    columns = decode_request_columns(data)
+    return LoadRequest(columns.names, _regions(columns), columns.rank)
+
+
+def decode_request_columns(data: Buffer) -> RequestColumns:
+    """As `decode_load_request`, without an object for each region: a tenth of its time."""
     container = Container(data, magic=REQUEST_MAGIC, section_count=1, max_raw_bytes=MAX_REQUEST_RAW_BYTES)
     stored = decode_map(_DECODER, container.section(0), "load request")
-    names = unpack_texts(stored.names, "names")
+    names = unpack_names(stored.names, "names")
     if len(names) > MAX_REQUEST_ITEMS:
         raise FormatError(f"a request of {len(names)} items is above the limit of {MAX_REQUEST_ITEMS}")
-    for name in names:
-        check_name(name)
     if stored.rank is not None and not 0 <= stored.rank < 1 << 32:
         raise FormatError(f"rank {stored.rank} is out of range")
     is_whole = unpack_flags(stored.whole, len(names), "whole")
-    return LoadRequest(names, _regions(stored, is_whole), stored.rank)
-
-
-def _regions(stored: _StoredRequest, is_whole: Flags) -> tuple[Region | None, ...]:
     ndims = unpack_unsigned(stored.ndims, int((~is_whole).sum()), "ndims")
     if int(ndims.max(initial=0)) > MAX_NDIM:
         raise FormatError(f"a region has more than {MAX_NDIM} dimensions")
-    starts = starts_of(ndims).tolist()
-    offsets = _bounded(unpack_unsigned(stored.offsets, starts[-1], "offsets")).tolist()
-    sizes = _bounded(unpack_unsigned(stored.sizes, starts[-1], "sizes")).tolist()
+    count = int(ndims.sum())
+    offsets = _bounded(unpack_unsigned(stored.offsets, count, "offsets"))
+    sizes = _bounded(unpack_unsigned(stored.sizes, count, "sizes"))
+    return RequestColumns(names, is_whole, ndims, offsets, sizes, stored.rank)
+
+
+def _regions(columns: RequestColumns) -> tuple[Region | None, ...]:
+    starts = starts_of(columns.ndims).tolist()
+    offsets, sizes = columns.offsets.tolist(), columns.sizes.tolist()
     regions: list[Region | None] = []
     row = 0
-    for whole in is_whole.tolist():
+    for whole in columns.is_whole.tolist():
         if whole:
             regions.append(None)
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from shardkeep.format.names import MAX_NAME_BYTES, check_name
 from shardkeep.format.segments import SliceKind
 
 MAX_NDIM = 64
+_KEPT_NAMES_BYTES = 1 << 20
 MAX_TENSOR_ELEMENTS = 1 << 56
 """Bounds the product of the dimensions, zeros counted as ones, so that positions and byte counts fit 64 bits."""
 
@@ -104,12 +106,17 @@ def make_shapes(ndims: Ints, dims: Ints) -> Shapes:
 
 def make_tensor_table(names: tuple[str, ...], dtype_codes: Ints, kinds: Ints, shapes: Shapes) -> TensorTable:
     """The table; FormatError unless names are valid, sorted and unique and every code exists."""
+    _check_names(names)
+    return _table_of(names, dtype_codes, kinds, shapes)
+
+
+def _table_of(names: tuple[str, ...], dtype_codes: Ints, kinds: Ints, shapes: Shapes) -> TensorTable:
+    """As `make_tensor_table`, of names that are valid."""
     count = len(names)
     if not len(dtype_codes) == len(kinds) == len(shapes) == count:
         raise FormatError("the tensor columns differ in length")
     if not all(map(operator.lt, names, names[1:])):
         raise FormatError("tensor names are not sorted or repeat")
-    _check_names(names)
     if dtype_codes.size and int(dtype_codes.max()) > 255:
         raise FormatError(f"unknown dtype code {int(dtype_codes.max())}")
     item_bytes = ITEM_BYTES_BY_CODE[dtype_codes]
@@ -143,10 +150,10 @@ def store_tensors(table: TensorTable) -> StoredTensors:
 
 def load_tensors(stored: StoredTensors) -> TensorTable:
     """The table from its stored columns; FormatError if they are malformed."""
-    names = unpack_texts(stored.names, "tensor names")
+    names = unpack_names(stored.names, "tensor names")
     shapes = make_shapes(unpack_unsigned(stored.ndims, len(names), "ndims"), unpack_unsigned(stored.dims, None, "dims"))
     dtypes = unpack_unsigned(stored.dtypes, len(names), "dtypes")
-    return make_tensor_table(names, dtypes, unpack_unsigned(stored.kinds, len(names), "kinds"), shapes)
+    return _table_of(names, dtypes, unpack_unsigned(stored.kinds, len(names), "kinds"), shapes)
 
 
 def pack_texts(texts: Sequence[str]) -> bytes:
@@ -166,12 +173,29 @@ def unpack_texts(data: Buffer, what: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def unpack_names(data: Buffer, what: str) -> tuple[str, ...]:
+    """As `unpack_texts`, and all of them names. Ranks name the same tensors, so the last ones are kept: the same bytes
+    give the same tuple in 0.1 ms, where checking 3,000 names takes 5 to 10.
+    """
+    packed = bytes(data)
+    return _kept_names(packed, what) if len(packed) <= _KEPT_NAMES_BYTES else _valid_names(packed, what)
+
+
+def _valid_names(packed: bytes, what: str) -> tuple[str, ...]:
+    names = unpack_texts(packed, what)
+    _check_names(names)
+    return names
+
+
+_kept_names = lru_cache(maxsize=8)(_valid_names)
+
+
 def _check_names(names: tuple[str, ...]) -> None:
     if not names:
         return
     # One look at all of them: a name of at most a quarter of the limit in characters is short enough in UTF-8.
     longest = max(map(len, names))
-    if longest * 4 <= MAX_NAME_BYTES and names[0] and "\\" not in "".join(names):
+    if longest * 4 <= MAX_NAME_BYTES and all(names) and "\\" not in "".join(names):
         for name in names:
             if "\0" in name or not name.isascii():
                 check_name(name)

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from shardkeep.errors import ConfigurationError
+from shardkeep.pytorch.process_groups import Ranks
 
 _LOGGER: Final = logging.getLogger("shardkeep")
 
@@ -74,3 +75,19 @@ class Agreement:
                 f"one ({error})"
             ) from error
         return Wish(int(offered.item()))
+
+
+def plan_agreement(ranks: Ranks, *, signals: bool, every_minutes: float | None) -> Agreement | None:
+    """How ranks agree on what only one of them knows; None where they need not or cannot."""
+    if not signals and every_minutes is None:
+        return None
+    if ranks.group is not None or ranks.alone:
+        return Agreement(ranks.group)
+    if every_minutes is not None:
+        raise ConfigurationError("every_minutes needs a process group, so that ranks agree when; use every_steps")
+    _LOGGER.warning(
+        "signals are not handled: without a process group, rank %d of %d cannot agree with the others on a save",
+        ranks.rank,
+        ranks.world_size,
+    )
+    return None

@@ -27,7 +27,7 @@ from shardkeep.pytorch.marks import PerRank
 from shardkeep.pytorch.optimizers import OptimizerItem, keeps_state_itself
 from shardkeep.pytorch.pieces import is_tensor_like
 from shardkeep.pytorch.restore import RestoreReport, restore_items
-from shardkeep.pytorch.restore_plan import Allowed
+from shardkeep.pytorch.restore_plan import Allowed, UnusedNames
 from shardkeep.pytorch.stored import StoredState
 from shardkeep.pytorch.value_types import register_torch_values
 
@@ -78,15 +78,16 @@ class TrainingState:
         allow_missing: Sequence[str] = (),
         allow_unexpected: Sequence[str] = (),
         cast: bool = False,
+        unused: UnusedNames | None = None,
     ) -> RestoreReport:
         """Write the checkpoint's state into the items, in the order modules, optimizers, others.
 
         Names are judged under the items' top-level names; `allow_missing` and `allow_unexpected` take names and leading
         parts of names. Raises MissingNames, ShapeMismatch, DtypeMismatch (unless `cast`) or LoadError before anything
-        is written.
+        is written. `unused` tells which of the names this rank lacks no rank has; without it all those are unexpected.
         """
         allowed = Allowed(tuple(allow_missing), tuple(allow_unexpected), cast)
-        return restore_items(self._items, checkpoint, rank=rank, world_size=world_size, allowed=allowed)
+        return restore_items(self._items, checkpoint, rank=rank, world_size=world_size, allowed=allowed, unused=unused)
 
 
 def make_item(name: str, value: object) -> Item:

@@ -15,20 +15,22 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from shardkeep.errors import AttemptFenced, ConfigurationError, NotFound, ShardkeepError, StateError
-from shardkeep.pytorch.agreement import Agreement, Wish
+from shardkeep.errors import AttemptFenced, ConfigurationError, ShardkeepError, StateError
+from shardkeep.pytorch.agreement import Wish, plan_agreement
 from shardkeep.pytorch.capture import TrainingState
 from shardkeep.pytorch.data import sort_items
+from shardkeep.pytorch.opening import check_options, has_checkpoints, merge_items, open_run
 from shardkeep.pytorch.outcomes import FailedSave, SaveOutcomes
-from shardkeep.pytorch.process_groups import Ranks, join_ranks, leave_ranks, scheduler_labels
+from shardkeep.pytorch.process_groups import join_ranks, leave_ranks, scheduler_labels
 from shardkeep.pytorch.resuming import Leniency, Restorer, decide, report_resumed
 from shardkeep.pytorch.rng import RandomStates
 from shardkeep.pytorch.saver import Saver
 from shardkeep.pytorch.signals import SignalHandlers, Wishes
+from shardkeep.pytorch.unused_names import AskedRanks
 from shardkeep.pytorch.verdict import Resumed
 from shardkeep.store.attempt import Attempt
 from shardkeep.store.checkpoint import Checkpoint
-from shardkeep.store.connect import Client, CodecName, connect
+from shardkeep.store.connect import CodecName
 from shardkeep.store.run import Run
 from shardkeep.store.world import World
 
@@ -72,9 +74,9 @@ class Checkpointer:
         signals: bool = True,
         **items: object,
     ) -> None:
-        _check_options(every_steps=every_steps, every_minutes=every_minutes, on_error=on_error)
-        self._client, self._run = _open_run(run, staging_bytes=staging_bytes, codec=codec)
-        self._items = sort_items(_merge_items(items, state or {}))
+        check_options(every_steps=every_steps, every_minutes=every_minutes, on_error=on_error)
+        self._client, self._run = open_run(run, staging_bytes=staging_bytes, codec=codec)
+        self._items = sort_items(merge_items(items, state or {}))
         self._training = TrainingState(self._items.state)
         self._random_states = (
             RandomStates(self._items.generators, include_global=rng) if rng or self._items.generators else None
@@ -84,7 +86,7 @@ class Checkpointer:
         self._on_error = on_error
         self._labels = {**scheduler_labels(), **(labels or {})}
         # Before the group is joined, which no rank leaves before all have come: so no rank can have saved yet.
-        self._run_has_checkpoints = _has_checkpoints(self._run)
+        self._run_has_checkpoints = has_checkpoints(self._run)
         self._ranks = join_ranks(rank=rank, world_size=world_size, launch_id=launch_id)
         self._restorer = Restorer(
             ranks=self._ranks,
@@ -95,7 +97,7 @@ class Checkpointer:
         )
         self._wishes = Wishes()
         self._handlers = SignalHandlers(self._wishes)
-        self._agreement = _plan_agreement(self._ranks, signals=signals, every_minutes=every_minutes)
+        self._agreement = plan_agreement(self._ranks, signals=signals, every_minutes=every_minutes)
         if signals and self._agreement is not None:
             self._handlers.install()
         self._ordinal = 0
@@ -139,7 +141,8 @@ class Checkpointer:
             resumed = Resumed(0, None, "fresh")
         else:
             found = attempt.checkpoint(decision.checkpoint)
-            resumed = self._restorer.restore(found, leniency)
+            others = AskedRanks(attempt, world_size=attempt.world_size)
+            resumed = self._restorer.restore(found, leniency, others)
             attempt.set_history(found.id, found.slices_of(attempt.rank, attempt.world_size))
         report_resumed(resumed, run=f"{self._run.project}/{self._run.name}")
         self._start_saving(attempt, resumed)
@@ -347,53 +350,6 @@ class Checkpointer:
         leave_ranks(self._ranks)
         if self._client is not None:
             self._client.close()
-
-
-def _check_options(*, every_steps: int | None, every_minutes: float | None, on_error: str) -> None:
-    if every_steps is not None and every_steps < 1:
-        raise ConfigurationError(f"every_steps={every_steps} is below 1")
-    if every_minutes is not None and every_minutes <= 0:
-        raise ConfigurationError(f"every_minutes={every_minutes} is not above 0")
-    if on_error not in {"log", "raise"}:
-        raise ConfigurationError(f'on_error={on_error!r} is neither "log" nor "raise"')
-
-
-def _merge_items(items: Mapping[str, object], state: Mapping[str, object]) -> dict[str, object]:
-    twice = sorted(items.keys() & state.keys())
-    if twice:
-        raise ConfigurationError(f"{', '.join(twice)} given both as a keyword and in state; leave one out")
-    return {**items, **state}
-
-
-def _open_run(run: Run | str, *, staging_bytes: int | None, codec: CodecName | None) -> tuple[Client | None, Run]:
-    """The run to use, and the client to close with the keeper where the keeper made it."""
-    if isinstance(run, Run):
-        return None, run.with_settings(staging_bytes=staging_bytes, codec=codec)
-    client = connect(staging_bytes=staging_bytes, codec=codec or "auto")
-    return client, client.run(run)
-
-
-def _has_checkpoints(run: Run) -> bool:
-    try:
-        return run.info().checkpoints > 0
-    except NotFound:
-        return False
-
-
-def _plan_agreement(ranks: Ranks, *, signals: bool, every_minutes: float | None) -> Agreement | None:
-    """How ranks agree on what only one of them knows; None where they need not or cannot."""
-    if not signals and every_minutes is None:
-        return None
-    if ranks.group is not None or ranks.alone:
-        return Agreement(ranks.group)
-    if every_minutes is not None:
-        raise ConfigurationError("every_minutes needs a process group, so that ranks agree when; use every_steps")
-    _LOGGER.warning(
-        "signals are not handled: without a process group, rank %d of %d cannot agree with the others on a save",
-        ranks.rank,
-        ranks.world_size,
-    )
-    return None
 
 
 def _close_at_exit(reference: weakref.ref[Checkpointer]) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from shardkeep.errors import StateError
+from shardkeep.format.fingerprints import fingerprint
 from shardkeep.format.names import join_name, plain_text
 from shardkeep.format.segments import SliceKind
 from shardkeep.pytorch.captured import Capture, CapturedTensor, CapturedValue
 from shardkeep.pytorch.pieces import Parts, TensorLike, captured_tensor
 from shardkeep.pytorch.ties import Ties
 from shardkeep.pytorch.trees import structure_path, take_apart
+from shardkeep.store.stored_values import ALIASES
 
-ALIASES = ("@aliases",)
-"""The path of the value that maps each further name of a tied tensor to the stored one."""
+
+def digest_part(texts: Iterable[str]) -> str:
+    """A part for the path of a value that speaks of these texts: ranks that speak of others leave it alone."""
+    return fingerprint("\0".join(texts).encode()).hex()
 
 
 @dataclass(slots=True)
@@ -83,5 +88,6 @@ class Collector:
     def finish(self) -> Capture:
         """The capture."""
         if self._aliases:
-            self.add_value(ALIASES, dict(self._aliases))
+            digest = digest_part(f"{alias}={name}" for alias, name in self._aliases.items())
+            self.add_value((*ALIASES, digest), dict(self._aliases))
         return Capture(tuple(self._tensors.values()), tuple(self._values), dict(self._aliases))

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from shardkeep.format.names import join_name
@@ -37,7 +38,7 @@ class Items:
     positions: list[str] = field(default_factory=list)
     """Items that are a position in a data stream."""
     valued: list[str] = field(default_factory=list)
-    """Items whose values every rank must have: all but modules, optimizers and tensors."""
+    """Items whose values every rank must have: all but modules, optimizers, their schedules, and tensors."""
 
 
 def sort_items(given: Mapping[str, object]) -> Items:
@@ -55,7 +56,7 @@ def sort_items(given: Mapping[str, object]) -> Items:
         items.state[name] = kept
         if is_position(item):
             items.positions.append(name)
-        if not isinstance(kept, nn.Module | Optimizer | torch.Tensor):
+        if not isinstance(kept, nn.Module | Optimizer | LRScheduler | torch.Tensor):
             items.valued.append(name)
     return items
 

@@ -97,6 +97,11 @@ def current_world() -> World | None:
     return World(ranks.rank, ranks.world_size, ranks.launch_id)
 
 
+def current_rank() -> int | None:
+    """The rank of this process in the initialised process group, else None."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else None
+
+
 def unwrap_value(value: object) -> tuple[object, bool]:
     """The value to store for a leaf that is no tensor, and whether it is one rank's own."""
     return (value.value, True) if isinstance(value, PerRank) else (value, False)

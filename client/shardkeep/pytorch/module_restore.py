@@ -47,7 +47,7 @@ def _plan_tensor(plan: RestorePlan, names: list[str], entry: NamedTensor) -> Non
         return
     plan.write(stored, entry.tensor, names[0])
     for name in names:
-        other = plan.stored.tensors.get(name)
+        other = plan.stored.find(name)
         if other is not None and other.name != stored.name:
             plan.used.add(other.name)
             plan.notes.append(

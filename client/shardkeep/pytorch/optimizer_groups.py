@@ -1,92 +1,113 @@
-"""The hyperparameters of an optimizer's groups: kept with the names of their parameters, matched by those names."""
+"""The hyperparameters of an optimizer's groups: kept with the names of their parameters, matched by those names.
+
+Each group is kept at a path of its own, named by its parameters, so that the groups of all ranks (pipeline stages,
+experts) stand beside each other in a checkpoint.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 
 from shardkeep.errors import LoadError
 from shardkeep.format.names import join_name
+from shardkeep.pytorch.collector import Collector, digest_part
 from shardkeep.pytorch.optimizer_state import NamedParameter
+from shardkeep.pytorch.pieces import Parts
+from shardkeep.pytorch.stored import Stored, readable
 
 logger = logging.getLogger("shardkeep")
 
 GROUPS: Final = "param_groups"
-"""The last part of the path at which they are kept."""
+"""Below it, at a digest of their names, the parameters and the options of each group."""
+LOCAL_KEYS: Final = "local_keys"
+"""Below it the keys of state that is held as plain local shards."""
 
+_PARAMETERS: Final = "params"
+_OPTIONS: Final = "options"
 _NOT_OPTIONS = frozenset({"params", "param_names"})
 _HOW_NOT_WHAT = frozenset({"foreach", "fused", "capturable"})
 """How the step is computed here, on this device: the live choice stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredGroups:
-    """What was saved of the groups. Names are joined names.
+def capture_groups(
+    into: Collector, keyword: str, param_groups: Sequence[Mapping[str, Any]], parameters: Sequence[NamedParameter]
+) -> None:
+    """Add the groups that have parameters."""
+    for index, group in enumerate(param_groups):
+        names = [join_name(named.parts) for named in parameters if named.group == index]
+        if names:
+            options = {key: option for key, option in group.items() if key not in _NOT_OPTIONS}
+            into.add_value((*_add_names(into, keyword, names), _OPTIONS), options)
 
-    `without_state`: parameters that were never stepped. `local_keys`: state keys held as plain local shards. `kept`:
-    parameters of no group whose state was kept.
+
+def capture_kept_names(into: Collector, keyword: str, names: Sequence[str]) -> None:
+    """Add parameters of no group whose state was kept."""
+    if names:
+        _add_names(into, keyword, names)
+
+
+def _add_names(into: Collector, keyword: str, names: Sequence[str]) -> Parts:
+    ordered = sorted(names)
+    path = (keyword, GROUPS, digest_part(ordered))
+    into.add_value((*path, _PARAMETERS), ordered)
+    return path
+
+
+class StoredGroups:
+    """What was saved of the groups of one optimizer, by joined names of parameters.
+
+    The groups of other ranks are read only when a parameter is in none of those read before.
     """
 
-    groups: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]
-    without_state: frozenset[str]
-    local_keys: frozenset[str]
-    kept: tuple[str, ...]
+    def __init__(self, stored: Stored, keyword: str) -> None:
+        self.keyword = keyword
+        self.paths = stored.values_below((keyword, GROUPS))
+        self.local_keys = frozenset(path[2] for path in stored.values_below((keyword, LOCAL_KEYS)))
+        self._stored = stored
+        self._unread = [path for path in self.paths if path[-1] == _PARAMETERS]
+        self._group_of: dict[str, Parts] = {}
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every parameter that may have state."""
-        return (*self.group_of, *self.kept)
+    def __contains__(self, name: str) -> bool:
+        return name in self._group_of
 
-    @property
-    def group_of(self) -> dict[str, int]:
-        """The group of each parameter."""
-        return {name: index for index, (names, _) in enumerate(self.groups) for name in names}
+    def first(self, names: Iterable[str]) -> str | None:
+        """The first of these names that is in a group."""
+        candidates = list(names)
+        while True:
+            found = next((name for name in candidates if name in self._group_of), None)
+            if found is not None or not self._unread:
+                return found
+            self._read(self._unread.pop(0))
 
+    def options(self, names: Iterable[str]) -> tuple[list[Mapping[str, Any]], list[Parts]]:
+        """The options of every group that has one of these names; and the groups whose options ranks keep apart."""
+        found: list[Mapping[str, Any]] = []
+        withheld: list[Parts] = []
+        for group in dict.fromkeys(self._group_of[name] for name in names if name in self._group_of):
+            path = (*group, _OPTIONS)
+            if path in self._stored.values:
+                found.append(_checked(self._stored.values[path], dict, path))
+            elif self._stored.unreadable_below(path):
+                withheld.append(path)
+        return found, withheld
 
-def groups_value(
-    param_groups: Sequence[Mapping[str, Any]],
-    parameters: Sequence[NamedParameter],
-    *,
-    without_state: Sequence[str],
-    local_keys: set[str],
-    kept: Sequence[str],
-) -> dict[str, Any]:
-    """The value to keep."""
-    groups = [
-        {
-            "params": [join_name(named.parts) for named in parameters if named.group == index],
-            "options": {key: option for key, option in group.items() if key not in _NOT_OPTIONS},
-        }
-        for index, group in enumerate(param_groups)
-    ]
-    return {
-        "groups": groups,
-        "without_state": list(without_state),
-        "local_keys": sorted(local_keys),
-        "kept": list(kept),
-    }
+    def _read(self, path: Parts) -> None:
+        for name in _checked(self._stored.values[path], list, path):
+            self._group_of.setdefault(name, path[:-1])
 
 
-def stored_groups(value: Any, name: str) -> StoredGroups:
-    """Read what `groups_value` made; LoadError if it is something else."""
-    try:
-        groups = tuple((tuple(group["params"]), dict(group["options"])) for group in value["groups"])
-        return StoredGroups(
-            groups, frozenset(value["without_state"]), frozenset(value["local_keys"]), tuple(value["kept"])
-        )
-    except (KeyError, TypeError, ValueError) as exc:
-        raise LoadError(f"the parameter groups of {name} in the checkpoint are not what an optimizer saved") from exc
+def _checked(value: Any, expected: type, path: Parts) -> Any:
+    if not isinstance(value, expected):
+        raise LoadError(f"{readable(path)} in the checkpoint is not what an optimizer saved: {type(value).__name__}")
+    return value
 
 
 def restore_options(
-    keyword: str,
-    live_groups: Sequence[dict[str, Any]],
-    stored: StoredGroups,
-    stored_names: Sequence[Sequence[str]],
+    live_groups: Sequence[dict[str, Any]], stored: StoredGroups, stored_names: Sequence[Sequence[str]]
 ) -> list[str]:
     """Write stored options into the live groups, whose dicts stay the same objects.
 
@@ -94,11 +115,13 @@ def restore_options(
     option the checkpoint lacks keeps the optimizer's own value.
     """
     notes: list[str] = []
-    group_of = stored.group_of
     for index, (live, names) in enumerate(zip(live_groups, stored_names, strict=True)):
-        sources = [stored.groups[at][1] for at in dict.fromkeys(group_of[name] for name in names if name in group_of)]
-        if sources:
-            notes += _restore_group(f"{keyword} group {index}", live, sources)
+        where = f"{stored.keyword} group {index}"
+        sources, withheld = stored.options(names)
+        if withheld:
+            notes.append(f"{where} keeps its own options: they differed by rank when saved")
+        elif sources:
+            notes += _restore_group(where, live, sources)
     return notes
 
 

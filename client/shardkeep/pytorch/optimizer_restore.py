@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from shardkeep.format.names import join_name, split_name
 from shardkeep.pytorch.kept_state import KeptParameter, KeptState, make_kept
-from shardkeep.pytorch.optimizer_groups import GROUPS, StoredGroups, restore_options, stored_groups
+from shardkeep.pytorch.optimizer_groups import LOCAL_KEYS, StoredGroups, restore_options
 from shardkeep.pytorch.optimizer_state import (
     STATE,
     NamedParameter,
@@ -28,13 +28,12 @@ from shardkeep.pytorch.trees import structure_path, take_apart, update_in_place
 
 def plan_optimizer(plan: RestorePlan, keyword: str, optimizer: Optimizer, kept: KeptState) -> None:
     """Add everything the optimizer needs. `kept` takes the state of parameters it does not have."""
-    path = (keyword, GROUPS)
-    if path not in plan.stored.values:
+    groups = StoredGroups(plan.stored, keyword)
+    if not groups.paths and any(group["params"] for group in optimizer.param_groups):
         plan.missing(join_name((keyword,)))
         return
-    plan.used_values.add(path)
-    stored = stored_groups(plan.stored.values[path], keyword)
-    restore = _OptimizerRestore(plan, keyword, optimizer, stored)
+    plan.used_values.update(groups.paths, plan.stored.values_below((keyword, LOCAL_KEYS)))
+    restore = _OptimizerRestore(plan, optimizer, groups)
     names = [[] for _ in optimizer.param_groups]  # type: list[list[str]]
     for named in optimizer_parameters(optimizer, keyword, plan.names):
         found = restore.plan_parameter(named)
@@ -42,17 +41,16 @@ def plan_optimizer(plan: RestorePlan, keyword: str, optimizer: Optimizer, kept: 
             names[named.group].append(found)
     restore.plan_absent(kept)
     restore.plan_shared()
-    plan.then(lambda: plan.notes.extend(restore_options(keyword, optimizer.param_groups, stored, names)))
+    plan.then(lambda: plan.notes.extend(restore_options(optimizer.param_groups, groups, names)))
     plan.judge_rest((keyword,))
 
 
 class _OptimizerRestore:
-    def __init__(self, plan: RestorePlan, keyword: str, optimizer: Optimizer, stored: StoredGroups) -> None:
+    def __init__(self, plan: RestorePlan, optimizer: Optimizer, groups: StoredGroups) -> None:
         self._plan = plan
-        self._keyword = keyword
+        self._keyword = groups.keyword
         self._optimizer = optimizer
-        self._stored = stored
-        self._names = dict.fromkeys(stored.names)
+        self._groups = groups
         self._found: set[str] = set()
 
     def plan_parameter(self, named: NamedParameter) -> str | None:
@@ -70,7 +68,7 @@ class _OptimizerRestore:
             self._leave_fresh(prefix, named.parameter, lost)
             return name
         builds = {key: _kept_live(live[key]) for key in lost}
-        builds |= _plan_keys(self._plan, prefix, named.parameter, live, group, self._stored.local_keys)
+        builds |= _plan_keys(self._plan, prefix, named.parameter, live, group, self._groups.local_keys)
         self._plan.then(lambda: self._write(named.parameter, builds))
         return name
 
@@ -84,11 +82,8 @@ class _OptimizerRestore:
 
     def _stored_name(self, names: Sequence[str]) -> str | None:
         aliases = self._plan.stored.aliases
-        for name in (*names, *(aliases[name] for name in names if name in aliases)):
-            if name in self._names:
-                return name
-        tied = [alias for alias, first in aliases.items() if first in names and alias in self._names]
-        return tied[0] if tied else None
+        tied = [aliases[name] for name in names if name in aliases]
+        return self._groups.first((*names, *tied, *(alias for alias, first in aliases.items() if first in names)))
 
     def _write(self, parameter: torch.Tensor, builds: dict[str, Callable[[], Any]]) -> None:
         """The state becomes exactly what was saved; a parameter that was never stepped then has none now."""
@@ -104,11 +99,12 @@ class _OptimizerRestore:
 
     def plan_absent(self, kept: KeptState) -> None:
         """Saved parameters that the optimizer lacks: kept if a module has them, else reported as unexpected."""
-        for name in self._names:
-            parameter = self._plan.names.by_name.get(split_name(name))
-            if name in self._found or parameter is None:
-                continue
-            self._keep(kept, KeptParameter(parameter, (self._keyword, STATE, *split_name(name))))
+        stored = self._plan.stored
+        for parts, parameter in self._plan.names.by_name.items():
+            name, prefix = join_name(parts), (self._keyword, STATE, *parts)
+            has_state = stored.tensors_below(prefix) or stored.values_below(prefix)
+            if name not in self._found and (has_state or name in self._groups):
+                self._keep(kept, KeptParameter(parameter, prefix))
 
     def _keep(self, kept: KeptState, entry: KeptParameter) -> None:
         plan = self._plan

@@ -18,7 +18,7 @@ from shardkeep.format.names import join_name
 from shardkeep.format.segments import SliceKind
 from shardkeep.pytorch.collector import Collector, TensorNames
 from shardkeep.pytorch.kept_state import KeptState
-from shardkeep.pytorch.optimizer_groups import GROUPS, groups_value
+from shardkeep.pytorch.optimizer_groups import LOCAL_KEYS, capture_groups, capture_kept_names
 from shardkeep.pytorch.optimizer_restore import plan_optimizer
 from shardkeep.pytorch.optimizer_state import (
     STATE,
@@ -59,23 +59,22 @@ class OptimizerItem:
         if self._has_stepped and not self._kept.parameters:
             self._watch.remove()  # it has learned all there is to learn
         parameters = list(optimizer_parameters(optimizer, self.name, into.names))
-        without_state: list[str] = []
+        without_state = 0
         local_keys: set[str] = set()
         states = [(named.parameter, optimizer.state.get(named.parameter) or {}) for named in parameters]
         keys = shard_keys(states)
         for named, (_, state) in zip(parameters, states, strict=True):
             if not state:
-                without_state.append(join_name(named.parts))
+                without_state += 1
             else:
                 local_keys |= self._capture_parameter(into, named, state, keys)
-        if parameters and len(without_state) == len(parameters):
+        if parameters and without_state == len(parameters):
             self._check_may_be_empty()
-        kept = self._capture_kept(into, parameters)
+        capture_groups(into, self.name, optimizer.param_groups, parameters)
+        capture_kept_names(into, self.name, self._capture_kept(into, parameters))
+        for key in sorted(local_keys):
+            into.add_value((self.name, LOCAL_KEYS, key), True)
         self._capture_shared(into)
-        value = groups_value(
-            optimizer.param_groups, parameters, without_state=without_state, local_keys=local_keys, kept=kept
-        )
-        into.add_value((self.name, GROUPS), value)
 
     def plan(self, plan: RestorePlan) -> None:
         """Add its restore to a plan."""

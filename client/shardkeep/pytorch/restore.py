@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from shardkeep.format.names import split_name
 from shardkeep.pytorch.collector import TensorNames
 from shardkeep.pytorch.items import Item
-from shardkeep.pytorch.pieces import Parts
 from shardkeep.pytorch.reading import read_targets
-from shardkeep.pytorch.restore_plan import Allowed, RestorePlan
+from shardkeep.pytorch.restore_plan import Allowed, RestorePlan, UnusedNames
 from shardkeep.pytorch.stored import Stored, StoredState
 
 
@@ -29,14 +27,20 @@ class RestoreReport:
 
 
 def restore_items(
-    items: Sequence[Item], checkpoint: StoredState, *, rank: int, world_size: int, allowed: Allowed
+    items: Sequence[Item],
+    checkpoint: StoredState,
+    *,
+    rank: int,
+    world_size: int,
+    allowed: Allowed,
+    unused: UnusedNames | None = None,
 ) -> RestoreReport:
-    """Restore all items. LoadError, with nothing written, if names, shapes or dtypes do not fit."""
+    """Restore all items. LoadError, with nothing written, if names, shapes or dtypes do not fit.
+
+    Stored names that these items do not have are wrong unless `unused` knows of a rank that has them.
+    """
     same_world = checkpoint.info.world_size == world_size
-    unreadable = set() if same_world else per_rank_paths(checkpoint)
-    found = checkpoint.values(rank if same_world else 0)
-    values = {path: value for path, value in found.items() if path not in unreadable}
-    stored = Stored(checkpoint.tensors(), values, unreadable)
+    stored = Stored(checkpoint.tensors(), checkpoint.readable_values(rank if same_world else None))
     names = TensorNames()
     ordered = sorted(items, key=lambda item: item.order)
     for item in ordered:
@@ -44,15 +48,8 @@ def restore_items(
     plan = RestorePlan(stored, names, allowed)
     for item in ordered:
         item.plan(plan)
-    plan.check()
+    plan.check(unused)
     read_bytes = read_targets(plan.targets, checkpoint, rank=rank if same_world else 0)
     for action in plan.actions:
         action()
     return RestoreReport(plan.kept_fresh, plan.notes, len(plan.targets), read_bytes)
-
-
-def per_rank_paths(checkpoint: StoredState) -> set[Parts]:
-    """The paths whose values are one rank's own, by intention or because they were found to differ."""
-    report = checkpoint.info.report
-    found = {split_name(path) for path in report.per_rank_values} if report is not None else set()
-    return found | {split_name(record.path) for record in checkpoint.manifest(0).values if record.per_rank}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
@@ -38,6 +39,14 @@ class Allowed:
     cast: bool = False
 
 
+class UnusedNames(Protocol):
+    """Tells which stored names no rank has: pipeline stages and experts have names of their own."""
+
+    def of_all_ranks(self, names: Sequence[str]) -> list[str]:
+        """Those of `names`, which this rank does not use, that no other rank uses either."""
+        ...
+
+
 @dataclass(slots=True)
 class RestorePlan:
     """Reads, then actions, in the order they were added; and everything that speaks against them."""
@@ -51,24 +60,31 @@ class RestorePlan:
     notes: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     used_values: set[Parts] = field(default_factory=set)
+    _offered: list[Target] = field(default_factory=list)
+    _exact: set[str] = field(default_factory=set)
+    _readings: dict[str, list[str]] = field(default_factory=dict)
     _missing: list[str] = field(default_factory=list)
     _unexpected: list[str] = field(default_factory=list)
-    _shapes: list[str] = field(default_factory=list)
-    _dtypes: list[str] = field(default_factory=list)
+    _shapes: dict[str, str] = field(default_factory=dict)
+    _dtypes: dict[str, str] = field(default_factory=dict)
     _others: list[str] = field(default_factory=list)
 
     def write(self, stored: StoredTensor, live: TensorLike, name: str) -> None:
         """Read a stored tensor into live memory, checked for shape, dtype and presence of the memory."""
         self.used.add(stored.name)
+        if name == stored.name or self.stored.aliases.get(name) == stored.name:
+            self._exact.add(stored.name)
+        else:
+            self._readings.setdefault(stored.name, []).append(name)
         text = plain_text(name)
         pieces, _ = pieces_of(live, text)
         if overlaps_itself(local_of(live)):
             raise StateError(f"{text} is an expanded view whose elements share memory, so it cannot be loaded in place")
         if tuple(stored.shape) != global_shape(live):
-            self._shapes.append(f"{text} is {tuple(stored.shape)} in the checkpoint and {global_shape(live)} here")
+            self._shapes[text] = f"{text} is {tuple(stored.shape)} in the checkpoint and {global_shape(live)} here"
             return
         if stored.dtype != dtype_of(live) and not self._may_cast(stored.dtype, dtype_of(live)):
-            self._dtypes.append(f"{text} is {stored.dtype} in the checkpoint and {dtype_of(live)} here")
+            self._dtypes[text] = f"{text} is {stored.dtype} in the checkpoint and {dtype_of(live)} here"
             return
         self.targets.append(Target(stored, lambda: pieces))
 
@@ -76,6 +92,11 @@ class RestorePlan:
         """Read a stored tensor into memory that `place` makes."""
         self.used.add(stored.name)
         self.targets.append(Target(stored, place))
+
+    def offer(self, stored: StoredTensor, place: Callable[[], Sequence[Piece]]) -> None:
+        """Read a stored tensor into memory that `place` makes, unless another rank has it: then it is not ours."""
+        self.used.add(stored.name)
+        self._offered.append(Target(stored, place))
 
     def then(self, action: Callable[[], None]) -> None:
         """Run this after all reads."""
@@ -111,18 +132,37 @@ class RestorePlan:
         self.kept_fresh.append(readable(path))
         self.notes.append(f"{readable(path)} keeps its fresh value: {why}")
 
-    def check(self) -> None:
+    def check(self, unused: UnusedNames | None = None) -> None:
         """Raise what was found, names first. Nothing has been written."""
+        self._ask(unused)
+        self._judge_readings()
         if self._missing or self._unexpected:
             raise self._names_error()
         if self._shapes:
-            raise ShapeMismatch(_listed("shapes differ", self._shapes) + "; nothing was loaded")
+            raise ShapeMismatch(
+                _listed("shapes differ", list(self._shapes.values())) + "; nothing was loaded", names=list(self._shapes)
+            )
         if self._dtypes:
             raise DtypeMismatch(
-                _listed("dtypes differ", self._dtypes) + "; give cast=True to convert. Nothing was loaded"
+                _listed("dtypes differ", list(self._dtypes.values()))
+                + "; give cast=True to convert. Nothing was loaded",
+                names=list(self._dtypes),
             )
         if self._others:
             raise LoadError(_listed("cannot be loaded", self._others) + "; nothing was loaded")
+
+    def _ask(self, unused: UnusedNames | None) -> None:
+        """Settle what depends on the other ranks."""
+        lacking = self._unexpected + [target.stored.name for target in self._offered]
+        nobodys = set(lacking if unused is None else unused.of_all_ranks(lacking))
+        self._unexpected = [name for name in self._unexpected if name in nobodys]
+        self.targets += [target for target in self._offered if target.stored.name in nobodys]
+
+    def _judge_readings(self) -> None:
+        """A stored tensor found by plain text belongs to one live name; if more claim it, only an exact one has it."""
+        for stored_name, names in self._readings.items():
+            if len(names) > 1 or stored_name in self._exact:
+                self._missing.extend(names)
 
     def _may_cast(self, source: str, target: str) -> bool:
         return self.allowed.cast and torch.can_cast(torch_dtype(source), torch_dtype(target))

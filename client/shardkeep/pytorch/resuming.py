@@ -13,11 +13,14 @@ from shardkeep.pytorch.capture import TrainingState
 from shardkeep.pytorch.data import Items
 from shardkeep.pytorch.process_groups import Ranks
 from shardkeep.pytorch.rng import RNG_PATH, RandomStates
+from shardkeep.pytorch.unused_names import AskedRanks
 from shardkeep.pytorch.verdict import Resumed, environment, environment_differences
 from shardkeep.store.attempt import Attempt
 from shardkeep.store.checkpoint import Checkpoint
 
 _LOGGER: Final = logging.getLogger("shardkeep")
+_REASONS_SHOWN: Final = 16
+"""Reasons in a message; the error's attribute has all."""
 _Values = Mapping[tuple[str, ...], Any]
 
 
@@ -54,24 +57,30 @@ class Restorer:
         self._seed = seed
         self._random_saved: dict[str, Any] = {}
 
-    def restore(self, checkpoint: Checkpoint, leniency: Leniency) -> Resumed:
-        """Restore everything and say how exact that is.
+    def restore(self, checkpoint: Checkpoint, leniency: Leniency, others: AskedRanks) -> Resumed:
+        """Restore everything and say how exact that is; `others` are the ranks that do the same.
 
         InexactResume, with `strict`, or LoadError before anything is changed.
         """
-        values = checkpoint.values(self._source_rank(checkpoint))
-        self._random_saved = {
-            path[1]: value for path, value in values.items() if path[0] == RNG_PATH and len(path) == 2
-        }
+        try:
+            return self._restore(checkpoint, leniency, others)
+        except Exception:
+            others.keep_nobody_waiting()
+            raise
+
+    def _restore(self, checkpoint: Checkpoint, leniency: Leniency, others: AskedRanks) -> Resumed:
+        values = checkpoint.readable_values(self._ranks.rank if self._same_world(checkpoint) else None)
+        self._random_saved = _values_below(values, RNG_PATH)
         reasons = self._differences(checkpoint)
         if leniency.strict and reasons:
+            more = f"; and {len(reasons) - _REASONS_SHOWN} more" if len(reasons) > _REASONS_SHOWN else ""
             raise InexactResume(
-                f"resuming {checkpoint.id} of step {checkpoint.step} would not be exact: {'; '.join(reasons)}. "
-                "Nothing was changed",
+                f"resuming {checkpoint.id} of step {checkpoint.step} would not be exact: "
+                f"{'; '.join(reasons[:_REASONS_SHOWN])}{more}. Nothing was changed",
                 reasons=reasons,
             )
         self._check_positions(values)
-        reasons += self._restore_state(checkpoint, leniency)
+        reasons += self._restore_state(checkpoint, leniency, others)
         self.restore_random(checkpoint)
         return Resumed.from_checkpoint(checkpoint, reasons)
 
@@ -109,11 +118,11 @@ class Restorer:
 
     def _check_positions(self, values: _Values) -> None:
         for name, sampler in self._items.samplers.items():
-            state = {path[1]: value for path, value in values.items() if path[0] == name and len(path) == 2}
+            state = _values_below(values, name)
             if state:
                 sampler.check_state(state)
 
-    def _restore_state(self, checkpoint: Checkpoint, leniency: Leniency) -> list[str]:
+    def _restore_state(self, checkpoint: Checkpoint, leniency: Leniency, others: AskedRanks) -> list[str]:
         report = self._training.restore(
             checkpoint,
             rank=self._ranks.rank,
@@ -121,6 +130,7 @@ class Restorer:
             allow_missing=leniency.allow_missing,
             allow_unexpected=leniency.allow_unexpected,
             cast=leniency.cast,
+            unused=others,
         )
         told = " ".join(report.notes)
         reasons = report.notes + [f"{name} was not in the checkpoint" for name in report.kept_fresh if name not in told]
@@ -131,6 +141,11 @@ class Restorer:
 
     def _source_rank(self, checkpoint: Checkpoint) -> int:
         return self._ranks.rank if self._same_world(checkpoint) else 0
+
+
+def _values_below(values: _Values, name: str) -> dict[str, Any]:
+    """The values at paths of two parts, `name` and the key."""
+    return {path[1]: values[path] for path in values if path[0] == name and len(path) == 2}
 
 
 def decide(attempt: Attempt, checkpoint_id: str | None, *, fresh: bool) -> ResumeDecision:

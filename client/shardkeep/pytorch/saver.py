@@ -16,12 +16,12 @@ from shardkeep.pytorch.saving import (
     LOOP_PATH,
     ValueStaging,
     items_of_values,
-    plain_metrics,
     plan_slices,
     stage_slices,
 )
 from shardkeep.pytorch.verdict import environment
 from shardkeep.store.attempt import Attempt
+from shardkeep.store.metrics import plain_metrics
 from shardkeep.store.save_handle import SaveHandle
 
 _LOGGER: Final = logging.getLogger("shardkeep")

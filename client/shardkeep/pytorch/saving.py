@@ -5,13 +5,12 @@ When to save, and what becomes of failures, is the Checkpointer's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 
-from shardkeep.errors import ConfigurationError
 from shardkeep.format.buffers import Buffer
 from shardkeep.format.fingerprints import fingerprint
 from shardkeep.format.names import join_name
@@ -19,8 +18,9 @@ from shardkeep.format.regions import Region
 from shardkeep.format.segments import SliceKind, ValueRecord
 from shardkeep.format.values import encode_value
 from shardkeep.pytorch.captured import Capture, CapturedTensor, CapturedValue
-from shardkeep.pytorch.layouts import Layouts, Role
+from shardkeep.pytorch.layouts import Layouts
 from shardkeep.pytorch.tensors import fill_from
+from shardkeep.store.owners import Role
 from shardkeep.store.save_writer import SaveWriter
 
 BIG_VALUE: Final = "@value"
@@ -97,17 +97,6 @@ def items_of_values(capture: Capture, names: Iterable[str]) -> dict[str, list[Ca
     for value in capture.values:
         if value.path[0] in found:
             found[value.path[0]].append(value)
-    return found
-
-
-def plain_metrics(metrics: Mapping[str, Any] | None) -> dict[str, float]:
-    """Metrics as floats; numbers and one-element tensors are taken. ConfigurationError names anything else."""
-    found = {}
-    for name, value in (metrics or {}).items():
-        try:
-            found[name] = float(value)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ConfigurationError(f"metric {name!r} is no number: {value!r}") from error
     return found
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from shardkeep.format.names import join_name, plain_text, split_name
-from shardkeep.format.segments import ValueRecord
-from shardkeep.pytorch.collector import ALIASES
 from shardkeep.pytorch.pieces import Parts
 from shardkeep.store.reading import RegionRead
+from shardkeep.store.stored_values import ReadableValues, stored_aliases
 
 _Entry = TypeVar("_Entry")
 
@@ -35,35 +35,12 @@ class StoredTensor(Protocol):
         ...
 
 
-class StoredReport(Protocol):
-    """What validation found."""
-
-    @property
-    def per_rank_values(self) -> Sequence[str]:
-        """Joined paths of values that differ by rank."""
-        ...
-
-
 class StoredInfo(Protocol):
     """The part of a checkpoint's description that restoring needs."""
 
     @property
     def world_size(self) -> int:
         """How many ranks saved it."""
-        ...
-
-    @property
-    def report(self) -> StoredReport | None:
-        """What validation found; None before."""
-        ...
-
-
-class StoredManifest(Protocol):
-    """The part of a manifest that restoring needs."""
-
-    @property
-    def values(self) -> Sequence[ValueRecord]:
-        """The values, encoded."""
         ...
 
 
@@ -79,12 +56,8 @@ class StoredState(Protocol):
         """What the service says of it."""
         ...
 
-    def values(self, rank: int = 0) -> Mapping[Parts, Any]:
-        """The values a rank saved, by path."""
-        ...
-
-    def manifest(self, rank: int = 0) -> StoredManifest:
-        """What a rank saved."""
+    def readable_values(self, rank: int | None = None) -> ReadableValues:
+        """The values for `rank` of as many ranks as saved it, or for any rank of another world size (None)."""
         ...
 
     def read(self, requests: Sequence[RegionRead], *, rank: int | None = None) -> None:
@@ -95,25 +68,28 @@ class StoredState(Protocol):
 class Stored:
     """The names of one checkpoint as this rank may read them."""
 
-    def __init__(
-        self, tensors: Iterable[StoredTensor], values: Mapping[Parts, Any], unreadable: Iterable[Parts] = ()
-    ) -> None:
-        """`unreadable`: paths of values that other ranks keep for themselves."""
+    def __init__(self, tensors: Iterable[StoredTensor], values: ReadableValues) -> None:
+        """`values`: those this rank may read; what they withhold other ranks keep for themselves."""
         self.tensors: dict[str, StoredTensor] = {tensor.name: tensor for tensor in tensors}
-        self.values = dict(values)
-        aliases = self.values.get(ALIASES, {})
-        self.aliases: dict[str, str] = aliases if isinstance(aliases, dict) else {}
+        self.values = values
         self._by_text: dict[str, list[str]] = defaultdict(list)
         self._below: dict[Parts, list[str]] = defaultdict(list)
         for name in self.tensors:
             self._by_text[plain_text(name)].append(name)
             _add_prefixes(self._below, split_name(name), name)
         self._values_below: dict[Parts, list[Parts]] = defaultdict(list)
+        self._values_by_text: dict[str, list[Parts]] = defaultdict(list)
         for path in self.values:
             _add_prefixes(self._values_below, path, path)
+            self._values_by_text[readable(path)].append(path)
         self._unreadable_below: dict[Parts, list[Parts]] = defaultdict(list)
-        for path in unreadable:
+        for path in sorted(values.withheld):
             _add_prefixes(self._unreadable_below, path, path)
+
+    @functools.cached_property
+    def aliases(self) -> dict[str, str]:
+        """Each further name of a tied tensor with the stored one."""
+        return stored_aliases(self.values)
 
     def find(self, name: str) -> StoredTensor | None:
         """The tensor of this name, of the tied name it stands for, or with the same plain text if only one has it."""
@@ -122,6 +98,13 @@ class Stored:
             return found
         same_text = self._by_text.get(plain_text(name), [])
         return self.tensors[same_text[0]] if len(same_text) == 1 else None
+
+    def value_path(self, path: Parts) -> Parts | None:
+        """The path itself if it has a value, else that of the only value with the same plain text."""
+        if path in self.values:
+            return path
+        same_text = self._values_by_text.get(readable(path), [])
+        return same_text[0] if len(same_text) == 1 else None
 
     def tensors_below(self, parts: Parts) -> list[str]:
         """The names that are `parts` or begin with them."""

@@ -74,7 +74,7 @@ class TreeRestore:
         if found is not None:
             return found
         self._saved_plain = True  # by run.save: the same names and paths, and no structure
-        if self._parts in stored.values:
+        if stored.value_path(self._parts) is not None:
             return VALUE_LEAF
         known = stored.tensors_below(self._parts) or stored.values_below(self._parts)
         return self._live.structure if known else None
@@ -116,6 +116,8 @@ class TreeRestore:
         elif live is not None and self._in_place:
             self._plan.write(stored, live, name)
             self._tensors[path] = live
+        elif self._in_place:
+            self._plan.offer(stored, lambda: self._make(path, stored, live))
         else:
             self._plan.create(stored, lambda: self._make(path, stored, live))
 
@@ -125,10 +127,10 @@ class TreeRestore:
         return pieces_of(made, readable(path))[0]
 
     def _plan_value(self, path: Parts) -> None:
-        self._plan.used_values.add(path)
-        values = self._plan.stored.values
-        if path in values:
-            self._values[path] = values[path]
+        found = self._plan.stored.value_path(path) if self._saved_plain else path
+        self._plan.used_values.add(found or path)
+        if found is not None and found in self._plan.stored.values:
+            self._values[path] = self._plan.stored.values[found]
             return
         if path in self._live_values:
             self._values[path] = self._live_values[path]

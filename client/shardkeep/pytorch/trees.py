@@ -15,27 +15,33 @@ from shardkeep.errors import StateError, UnsupportedValue
 from shardkeep.format.names import join_name, plain_text
 from shardkeep.pytorch.marks import PerRank
 from shardkeep.pytorch.pieces import Parts, TensorLike, is_tensor_like
+from shardkeep.store import structures
+from shardkeep.store.structures import (
+    ABSENT,
+    PER_RANK_LEAF,
+    TENSOR_LEAF,
+    VALUE_LEAF,
+    Structure,
+    leaf_kinds,
+    part_of,
+    structure_path,
+)
 
-_STRUCTURE = "@structure"
-
-TENSOR_LEAF = "tensor"
-VALUE_LEAF = "value"
-PER_RANK_LEAF = "per_rank"
-
-Structure = str | list[Any]
-"""A leaf's kind, or [container, [[key, structure], ...]]."""
-
-
-def structure_path(parts: Parts) -> Parts:
-    """The path at which the structure of the tree at `parts` is kept as a value."""
-    return (_STRUCTURE, *parts)
-
-
-class Absent:
-    """In place of a leaf that the source does not have."""
-
-
-ABSENT = Absent()
+__all__ = [
+    "ABSENT",
+    "PER_RANK_LEAF",
+    "TENSOR_LEAF",
+    "VALUE_LEAF",
+    "Leaves",
+    "Structure",
+    "holds_tensors",
+    "leaf_kinds",
+    "part_of",
+    "put_together",
+    "structure_path",
+    "take_apart",
+    "update_in_place",
+]
 
 
 @dataclass(slots=True)
@@ -111,32 +117,14 @@ def _open_items(node: Any, parts: Parts, leaves: Leaves) -> list[Any]:
     return opened
 
 
-def part_of(key: Any) -> str:
-    """The name part of a dict key or list index."""
-    return key if isinstance(key, str) else str(key)
-
-
-def leaf_kinds(structure: Structure, parts: Parts) -> dict[Parts, str]:
-    """The kind of each leaf of a stored structure, by path."""
-    if isinstance(structure, str):
-        return {parts: structure}
-    kinds: dict[Parts, str] = {}
-    for key, item in structure[1]:
-        kinds.update(leaf_kinds(item, (*parts, part_of(key))))
-    return kinds
-
-
 def put_together(structure: Structure, parts: Parts, leaf: Callable[[Parts, str], Any]) -> Any:
     """The tree of a structure, with `leaf(path, kind)` for each leaf; leaves that give ABSENT are left out."""
-    if isinstance(structure, str):
-        found = leaf(parts, structure)
-        return PerRank(found) if structure == PER_RANK_LEAF and found is not ABSENT else found
-    container, items = structure
-    built = [(key, put_together(item, (*parts, part_of(key)), leaf)) for key, item in items]
-    kept = [(key, item) for key, item in built if item is not ABSENT]
-    if container in ("dict", "ordered_dict"):
-        return OrderedDict(kept) if container == "ordered_dict" else dict(kept)
-    return [item for _, item in kept] if container == "list" else tuple(item for _, item in kept)
+
+    def held(path: Parts, kind: str) -> Any:
+        found = leaf(path, kind)
+        return PerRank(found) if kind == PER_RANK_LEAF and found is not ABSENT else found
+
+    return structures.put_together(structure, parts, held)
 
 
 def update_in_place(live: Any, new: Any) -> Any:

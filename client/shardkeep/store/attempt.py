@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 from shardkeep.connection.service_client import ServiceClient
+from shardkeep.errors import SaveFailed
 from shardkeep.format.segments import SliceRecord
 from shardkeep.planning.reuse import History
 from shardkeep.protocol.messages import (
@@ -24,8 +25,9 @@ from shardkeep.uploader.arena import Arena
 from shardkeep.uploader.codec_choice import CodecChooser
 from shardkeep.uploader.pending_save import PendingSave
 from shardkeep.uploader.progress import WaitProgress
+from shardkeep.uploader.save_identity import SaveIdentity
 from shardkeep.uploader.settings import UploadSettings
-from shardkeep.uploader.shard_upload import SaveIdentity, ShardUpload
+from shardkeep.uploader.shard_upload import ShardUpload
 
 
 class Attempt:
@@ -84,14 +86,29 @@ class Attempt:
         """
         return self._service.decide_resume(self.id, DecideResume(checkpoint_id=checkpoint_id, fresh=fresh))
 
+    def post_inventory(self, layout: int, message: PostInventory) -> InventoryAnswer:
+        """Post what this rank holds as plain tensors; the answer says which ranks have not yet."""
+        return self._service.put_inventory(self.id, layout, self.rank, message)
+
     def inventory(self, layout: int, message: PostInventory) -> InventoryAnswer:
-        """Post what this rank holds as plain tensors and wait until every rank has."""
-        answer = self._service.put_inventory(self.id, layout, self.rank, message)
+        """Post what this rank holds as plain tensors and wait until every rank has.
+
+        SaveFailed names the ranks that have not come within `UploadSettings.peer_seconds`.
+        """
+        answer = self.post_inventory(layout, message)
+        deadline = time.monotonic() + self._settings.peer_seconds
         with WaitProgress(enabled=self.rank == 0) as progress:
             while not answer.complete:
                 progress.show(functools.partial(_waiting_for, answer.waiting_for))
                 started = time.monotonic()
-                answer = self._service.wait_inventory(self.id, layout, self.rank, wait_seconds=20.0)
+                if started > deadline:
+                    raise SaveFailed(
+                        f"{_waiting_for(answer.waiting_for)} for {self._settings.peer_seconds:.0f} s: they are gone, "
+                        "or do not save at the same steps as this rank"
+                    )
+                answer = self._service.wait_inventory(
+                    self.id, layout, self.rank, wait_seconds=min(20.0, self._settings.peer_seconds)
+                )
                 if not answer.complete and time.monotonic() - started < 0.2:
                     time.sleep(0.2)
         return answer
@@ -145,7 +162,7 @@ class Attempt:
 
     def checkpoint(self, info: CheckpointInfo) -> Checkpoint:
         """What the resume decision or a save's outcome names, for reading."""
-        return Checkpoint(self._service, info)
+        return Checkpoint(self._service, info, shows_progress=self.rank == 0)
 
 
 def _waiting_for(ranks: list[int]) -> str:

@@ -15,8 +15,10 @@ from shardkeep.store.checkpoint_search import not_committed
 from shardkeep.store.lazy_tensor import LazyTensor
 from shardkeep.store.load_report import LoadReport
 from shardkeep.store.name_search import TensorNames
+from shardkeep.store.read_progress import ReadProgress
 from shardkeep.store.reading import ReadRequest, RegionRead, VerifiedReader
-from shardkeep.store.stored_values import StoredValues
+from shardkeep.store.stored_values import ReadableValues, StoredValues, readable_values
+from shardkeep.store.world import is_first_rank
 
 __all__ = ["Checkpoint", "ReadRequest"]
 
@@ -24,8 +26,10 @@ __all__ = ["Checkpoint", "ReadRequest"]
 class Checkpoint:
     """One checkpoint. Thread-safe for reading; what was read of its catalogue is kept."""
 
-    def __init__(self, service: ServiceClient, info: CheckpointInfo) -> None:
+    def __init__(self, service: ServiceClient, info: CheckpointInfo, *, shows_progress: bool | None = None) -> None:
+        """`shows_progress`: whether reading for over two seconds says so on stderr; by default rank 0 of the world."""
         self._service = service
+        self._shows_progress = shows_progress
         self._info = info
         self._manifests: dict[int, Manifest] = {}
 
@@ -93,6 +97,14 @@ class Checkpoint:
         """The values `rank` saved, by path."""
         self._check_readable()
         return self._values.of_rank(rank)
+
+    def readable_values(self, rank: int | None = None) -> ReadableValues:
+        """The values for `rank` of as many ranks as saved it, or for any rank of another world size (None).
+
+        Unlike `values` it has what only other ranks saved and is global; a value is read when it is looked up.
+        """
+        self._check_readable()
+        return readable_values(self.manifest, self._info.report, self._values.decode, rank=rank)
 
     def manifest(self, rank: int = 0) -> Manifest:
         """What one rank saved."""
@@ -166,7 +178,9 @@ class Checkpoint:
 
     @functools.cached_property
     def _reader(self) -> VerifiedReader:
-        return VerifiedReader(self._service, self.id)
+        shows = self._shows_progress
+        progress = ReadProgress(f"step {self.step}", is_first_rank if shows is None else lambda: bool(shows))
+        return VerifiedReader(self._service, self.id, progress)
 
     @functools.cached_property
     def _values(self) -> StoredValues:

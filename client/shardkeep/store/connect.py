@@ -94,6 +94,10 @@ class Client:
         project, slash, run = name.partition("/")
         if not (project and slash and run) or "/" in run:
             raise ConfigurationError(f"{name!r} is not of the form project/run")
+        if not (project.strip(".") and run.strip(".")):
+            raise ConfigurationError(
+                f"{name!r}: a project or run cannot be called only dots, which paths take for others"
+            )
         return Run(self.service, project, run, settings=self.settings, on_save=self._keep)
 
     def _keep(self, run: Run) -> None:

@@ -93,6 +93,10 @@ class Extension(Protocol):
         """The place of this process in the initialised process group, or None."""
         ...
 
+    def current_rank(self) -> int | None:
+        """The rank of this process in the initialised process group, or None. Not collective."""
+        ...
+
     def unwrap_value(self, value: object) -> tuple[object, bool]:
         """The value to store for a leaf that is no tensor, and whether it is per rank (`PerRank(x)` gives x, True)."""
         ...

@@ -15,6 +15,9 @@ from shardkeep.protocol.messages import TensorInfo
 VALUE_PART: Final = "@value"
 """The first part of the names under which the bytes of big values are stored."""
 
+_SHOWN: Final = 8
+"""Names in a message; the error's `extra` has all."""
+
 
 class TensorNames:
     """The tensors of one checkpoint, by stored name and by plain text."""
@@ -49,7 +52,8 @@ class TensorNames:
 
     def _not_found(self, text: str, same_text: list[str]) -> NotFound:
         if same_text:
-            hint = f"{len(same_text)} tensors read like that; give one of the names {', '.join(map(repr, same_text))}"
+            shown = ", ".join(map(repr, same_text[:_SHOWN])) + (" ..." if len(same_text) > _SHOWN else "")
+            hint = f"{len(same_text)} tensors read like that; give one of the names {shown}"
         else:
             nearest = difflib.get_close_matches(text, list(self._by_name), n=3, cutoff=0.4)
             hint = f"the nearest names are {', '.join(map(repr, nearest))}" if nearest else "no name comes near"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -19,11 +19,12 @@ from shardkeep.format.regions import Region
 from shardkeep.planning.placement import Destination, contiguous_start, direct_view, is_wanted, scatter
 from shardkeep.planning.range_reads import RangeRead, StoredExtent, plan_range_reads
 from shardkeep.protocol.error_codes import ErrorCode
-from shardkeep.protocol.messages import Target
-from shardkeep.protocol.versions import NEGOTIATE_LIMIT
+from shardkeep.store.chunk_targets import ChunkTargets
+from shardkeep.store.read_progress import ReadProgress
 
 _PLAN_ITEMS: Final = 100_000
 """Regions asked for in one load request."""
+_LOOK_SECONDS: Final = 0.5
 
 
 class RegionRead(Protocol):
@@ -82,9 +83,10 @@ class _SegmentRead:
 class VerifiedReader:
     """Reads of one committed checkpoint. Thread-safe."""
 
-    def __init__(self, service: ServiceClient, checkpoint_id: str) -> None:
+    def __init__(self, service: ServiceClient, checkpoint_id: str, progress: ReadProgress) -> None:
         self._service = service
         self._checkpoint_id = checkpoint_id
+        self._progress = progress
 
     def read(self, requests: Sequence[RegionRead], *, rank: int | None = None) -> None:
         """See `Checkpoint.read`."""
@@ -107,7 +109,8 @@ class VerifiedReader:
     def _destinations(self, plan: LoadPlan, requests: Sequence[RegionRead]) -> list[Destination]:
         if plan.unknown:
             raise NotFound(
-                f"checkpoint {self._checkpoint_id} has no tensor {', '.join(map(repr, plan.unknown[:3]))}",
+                f"checkpoint {self._checkpoint_id} has no tensor {', '.join(map(repr, plan.unknown[:3]))}"
+                + (f" and {len(plan.unknown) - 3} more of those asked for" if len(plan.unknown) > 3 else ""),
                 code=ErrorCode.UNKNOWN_TENSOR,
                 status=404,
                 extra={"tensors": list(plan.unknown)},
@@ -115,30 +118,29 @@ class VerifiedReader:
         return [_destination(request, plan.dtype(item), plan.shape(item)) for item, request in enumerate(requests)]
 
     def _fetch_all(self, reads: list[RangeRead[_SegmentRead]]) -> None:
-        targets = self._targets({read.chunk.digest for read in reads})
+        targets = ChunkTargets(self._service, self._checkpoint_id, (read.chunk.digest for read in reads))
         workers = min(self._service.transport.connections, len(reads))
-        if workers <= 1:
-            for read in reads:
-                self._fetch(read, targets[read.chunk.digest])
-            return
-        with ThreadPoolExecutor(workers, thread_name_prefix="shardkeep-read") as pool:
-            fetching = [pool.submit(self._fetch, read, targets[read.chunk.digest]) for read in reads]
-            try:
-                for future in fetching:
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+        with self._progress.reading(sum(read.size_bytes for read in reads)):
+            if workers <= 1:
+                for read in reads:
+                    self._fetch(read, targets)
+                return
+            with ThreadPoolExecutor(workers, thread_name_prefix="shardkeep-read") as pool:
+                fetching = {pool.submit(self._fetch, read, targets) for read in reads}
+                try:
+                    self._wait_for(fetching)
+                except BaseException:
+                    pool.shutdown(wait=True, cancel_futures=True)
+                    raise
 
-    def _targets(self, digests: Iterable[str]) -> dict[str, Target]:
-        asked = sorted(digests)
-        targets: dict[str, Target] = {}
-        for start in range(0, len(asked), NEGOTIATE_LIMIT):
-            batch = asked[start : start + NEGOTIATE_LIMIT]
-            targets.update(zip(batch, self._service.read_targets(self._checkpoint_id, batch), strict=True))
-        return targets
+    def _wait_for(self, fetching: set[Future[None]]) -> None:
+        while fetching:
+            done, fetching = wait(fetching, _LOOK_SECONDS, FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            self._progress.show()
 
-    def _fetch(self, read: RangeRead[_SegmentRead], target: Target) -> None:
+    def _fetch(self, read: RangeRead[_SegmentRead], targets: ChunkTargets) -> None:
         parts: list[memoryview] = []
         encoded: list[memoryview] = []
         for extent, gap in zip(read.extents, read.gaps(), strict=True):
@@ -147,18 +149,22 @@ class VerifiedReader:
             parts.append(view)
             if gap:
                 parts.append(_scratch(gap))
-        self._service.read_range_into(target, read.chunk, read.offset, parts)
+        try:
+            targets.read_into(read.chunk, read.offset, parts)
+        except IntegrityError as damage:  # the object is gone or was cut
+            raise self._damaged(read.extents[0].key, damage) from damage
         for extent, view in zip(read.extents, encoded, strict=True):
-            self._settle(extent.key, view, target)
+            self._settle(extent.key, view, targets)
+        self._progress.advance(read.size_bytes)
 
-    def _settle(self, read: _SegmentRead, encoded: memoryview, target: Target) -> None:
+    def _settle(self, read: _SegmentRead, encoded: memoryview, targets: ChunkTargets) -> None:
         """Decode, verify and place one segment; damaged bytes are fetched once more before they are an error."""
         try:
             raw = _verified(read, encoded)
         except IntegrityError:
             segment = read.segment
             again = _scratch(segment.size_bytes)
-            self._service.read_range_into(target, segment.chunk, segment.offset, [again])
+            targets.read_into(segment.chunk, segment.offset, [again])
             try:
                 raw = _verified(read, again)
             except IntegrityError as damage:

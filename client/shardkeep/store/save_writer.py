@@ -10,7 +10,8 @@ from shardkeep.format.names import join_name
 from shardkeep.format.regions import Region
 from shardkeep.format.segments import SliceKind, ValueRecord
 from shardkeep.store.save_handle import SaveHandle
-from shardkeep.uploader.shard_upload import Fill, ShardUpload
+from shardkeep.uploader.shard_upload import ShardUpload
+from shardkeep.uploader.staging import Fill
 
 
 class SaveWriter:

@@ -55,6 +55,18 @@ class World:
         return cls(rank, world_size, launch_id or new_launch_id())
 
 
+def is_first_rank() -> bool:
+    """Whether this process is rank 0 of its world, as far as it can be known; one that says nonsense is not."""
+    extension = loaded_extension()
+    rank = extension.current_rank() if extension is not None else None
+    if rank is not None:
+        return rank == 0
+    try:
+        return _rank_and_size(os.environ)[0] == 0
+    except ConfigurationError:
+        return False
+
+
 def _rank_and_size(environment: Mapping[str, str]) -> tuple[int, int]:
     for rank_variable, size_variable in _RANK_VARIABLES:
         rank, size = environment.get(rank_variable), environment.get(size_variable)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardkeep.errors import AttemptFenced, ReplicasDiverged, SaveFailed, ServiceError, ShardkeepError
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import AbortInfo
@@ -22,7 +24,14 @@ def error_of_abort(abort: AbortInfo | None, *, step: int) -> ShardkeepError:
         )
     kind = ReplicasDiverged if abort.code == ErrorCode.REPLICAS_DIVERGED else SaveFailed
     rank = abort.rank if abort.rank is not None else next(iter(abort.ranks), None)
-    return kind(f"step {step} was not saved: {_explained(abort)} [{abort.code}]", step=step, code=abort.code, rank=rank)
+    return kind(
+        f"step {step} was not saved: {_explained(abort)} [{abort.code}]",
+        step=step,
+        code=abort.code,
+        rank=rank,
+        ranks=abort.ranks,
+        tensors=abort.tensors,
+    )
 
 
 def error_of_failure(error: Exception, *, step: int, rank: int) -> Exception:
@@ -40,9 +49,13 @@ def error_of_failure(error: Exception, *, step: int, rank: int) -> Exception:
 def _explained(abort: AbortInfo) -> str:
     parts = [abort.reason]
     if abort.ranks:
-        parts.append(f"ranks {', '.join(map(str, abort.ranks[:16]))}{' ...' if len(abort.ranks) > 16 else ''}")
+        parts.append(f"ranks {_shown(list(map(str, abort.ranks)), 16)}")
     elif abort.rank is not None:
         parts.append(f"rank {abort.rank}")
     if abort.tensors:
-        parts.append(f"tensors {', '.join(abort.tensors[:8])}{' ...' if len(abort.tensors) > 8 else ''}")
+        parts.append(f"tensors {_shown(abort.tensors, 8)}")
     return "; ".join(parts)
+
+
+def _shown(texts: Sequence[str], limit: int) -> str:
+    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")

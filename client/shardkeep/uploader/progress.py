@@ -38,12 +38,17 @@ class WaitProgress:
         else:
             _write(text + "\n")
 
+    def clear(self) -> None:
+        """Take the line off the terminal; showing goes on if there is more to show."""
+        if self._width:
+            _write("\r" + " " * self._width + "\r")
+            self._width = 0
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._width:
-            _write("\r" + " " * self._width + "\r")
+        self.clear()
 
 
 def _write(text: str) -> None:

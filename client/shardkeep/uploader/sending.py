@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from shardkeep.connection.service_client import ServiceClient
+from shardkeep.connection.target_lifetimes import HeldTarget
 from shardkeep.errors import FormatError
 from shardkeep.format.chunks import chunk_ref
 from shardkeep.protocol.messages import ChunkOffer, Target
@@ -16,8 +15,6 @@ from shardkeep.protocol.versions import NEGOTIATE_LIMIT
 from shardkeep.uploader.codec_choice import UploadSpeed
 from shardkeep.uploader.staged import StagedChunk
 from shardkeep.uploader.work_queue import WorkQueue
-
-_EXPIRY_MARGIN: Final = timedelta(seconds=30)
 
 
 class Sending:
@@ -96,15 +93,16 @@ class Sending:
                 raise FormatError(f"the service neither has chunk {answer.digest} nor says where to send it")
 
     def _put_later(self, chunk: StagedChunk, target: Target) -> None:
-        self._senders.put(lambda: self._put(chunk, target))
+        held = HeldTarget(target)
+        self._senders.put(lambda: self._put(chunk, held))
 
-    def _put(self, chunk: StagedChunk, target: Target) -> None:
-        if target.expires_at is not None and target.expires_at - _EXPIRY_MARGIN < datetime.now(UTC):
+    def _put(self, chunk: StagedChunk, held: HeldTarget) -> None:
+        if held.is_expiring():
             self.offer(chunk)
             return
         assert chunk.ref is not None
         started = time.monotonic()
-        self._service.put_chunk(target, chunk.ref, chunk.parts(), stop=self._stop)
+        self._service.put_chunk(held.target, chunk.ref, chunk.parts(), stop=self._stop)
         self._speed.sent(chunk.ref.size_bytes, started, time.monotonic())
         with self._lock:
             self.sent_bytes += chunk.ref.size_bytes

@@ -14,6 +14,7 @@ LEAST_STAGING_BYTES: Final = 8 << 20
 class UploadSettings:
     """`staging_bytes` is per rank; None means the shard's size, so that staging never waits for the network.
 
+    `peer_seconds` is how long a rank waits for what the others must say before anything can be staged.
     `prepare_workers` threads fingerprint, encode and hash; `send_workers` threads send, one chunk each at a time.
     """
 
@@ -21,6 +22,7 @@ class UploadSettings:
     codec: Literal["auto", "raw", "zstd", "planes"] = "auto"
     send_workers: int = 4
     prepare_workers: int = 2
+    peer_seconds: float = 600.0
 
     def __post_init__(self) -> None:
         if self.staging_bytes is not None and self.staging_bytes < LEAST_STAGING_BYTES:

@@ -2,65 +2,47 @@
 
 The caller's thread stages; everything else happens in threads that the interpreter waits for at exit:
 prepare workers (fingerprint, skip, encode, hash), send workers (offer, send), one that beats, and one that opens the
-checkpoint, hands in the manifest, waits for the commit and cleans up. Whatever fails anywhere ends the save once.
+checkpoint, hands in the manifest, waits for the commit and cleans up. Whatever fails anywhere ends the save once. Here
+the parts are put together; what each does is in `staging`, `preparation`, `sending`, `committing`, `healing`, `beats`.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardkeep.connection.service_client import ServiceClient
-from shardkeep.errors import AttemptFenced, Conflict, SaveConflict, SaveFailed, ShardkeepError
+from shardkeep.errors import SaveConflict, SaveFailed
 from shardkeep.format.dtypes import dtype_named
-from shardkeep.format.manifest import build_manifest, encode_manifest
 from shardkeep.format.regions import Region
-from shardkeep.format.segments import SEGMENT_BYTES, SliceKind, SliceRecord, ValueRecord
+from shardkeep.format.segments import SliceKind, ValueRecord
 from shardkeep.planning.packing import packing_group
 from shardkeep.planning.reuse import History
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import CheckpointState, OpenCheckpoint, StateAnswer
-from shardkeep.uploader.arena import Arena, Lease
+from shardkeep.uploader.arena import Arena
+from shardkeep.uploader.beats import Beats
 from shardkeep.uploader.codec_choice import CodecChooser
 from shardkeep.uploader.committing import Committing
 from shardkeep.uploader.failures import error_of_abort, error_of_failure
+from shardkeep.uploader.giving_up import give_up
+from shardkeep.uploader.handover import Handover
+from shardkeep.uploader.healing import send_again
+from shardkeep.uploader.held_shard import HeldShard
 from shardkeep.uploader.pending_save import PendingSave
 from shardkeep.uploader.preparation import Preparation
 from shardkeep.uploader.progress import WaitProgress
+from shardkeep.uploader.save_identity import SaveIdentity
 from shardkeep.uploader.sending import Sending
 from shardkeep.uploader.settings import UploadSettings
 from shardkeep.uploader.staged import StagedChunk, StagedSegment, StagedSlice
+from shardkeep.uploader.staging import Fill, Staging
 from shardkeep.uploader.work_queue import Outstanding, WorkQueue
 
 _log = logging.getLogger("shardkeep")
-Fill = Callable[[int, memoryview], None]
-BATCH_BYTES: Final = 4 << 20
-"""Raw bytes that one prepare task works on."""
-_BEAT_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class SaveIdentity:
-    """Which save of which attempt, at which step, by which rank of how many."""
-
-    attempt_id: str
-    save: int
-    step: int
-    rank: int
-    world_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Handover:
-    """What `finish` brought."""
-
-    values: Sequence[ValueRecord]
-    metrics: Mapping[str, float]
-    environment: Mapping[str, Any]
 
 
 class ShardUpload:
@@ -82,24 +64,20 @@ class ShardUpload:
         self._history = history
         self._arena = arena
         self._codecs = codecs
-        self._budget_bytes = settings.staging_bytes
-        self._keeps = self._budget_bytes is None or expected_bytes <= self._budget_bytes
+        budget_bytes = settings.staging_bytes
+        self._shard = HeldShard(arena, keeps=budget_bytes is None or expected_bytes <= budget_bytes)
+        self._staging = Staging(
+            self._shard, arena, budget_bytes=budget_bytes, on_batch=self._prepare_later, relieve=self._relieve
+        )
         self._owner = threading.current_thread()
-        self._slices: list[StagedSlice] = []
-        self._chunks: list[StagedChunk] = []
-        self._batch: list[StagedSegment] = []
-        self._batch_bytes = 0
-        self._batches = 0
-        self._staged_bytes = 0
         self._activity = "being staged"
-        self._handover: _Handover | None = None
+        self._handover: Handover | None = None
         self._staged = threading.Event()
         self._opened = threading.Event()
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._failure: Exception | None = None
         self._checkpoint_id: str | None = None
-        self._chunks_under_way = 0
         self._outstanding = Outstanding()
         self.pending = PendingSave(identity.step, lambda: self._activity)
         arena.begin()
@@ -112,7 +90,7 @@ class ShardUpload:
             arena=self._arena,
             codecs=self._codecs,
             outstanding=self._outstanding,
-            keep_bytes=lambda: self._keeps,
+            keep_bytes=lambda: self._shard.keeps,
             on_chunk=self._send,
         )
         self._sending = Sending(
@@ -124,10 +102,8 @@ class ShardUpload:
             stop=self._stop,
             on_stored=self._stored,
         )
-        self._beats = threading.Thread(target=self._beat, name="shardkeep-beat", daemon=False)
-        self._course = threading.Thread(target=self._run, name="shardkeep-save", daemon=False)
-        self._beats.start()
-        self._course.start()
+        self._beats = Beats(self._service, self._identity, stop=self._stop, on_failure=self._fail)
+        threading.Thread(target=self._run, name="shardkeep-save", daemon=False).start()
 
     @property
     def save(self) -> int:
@@ -163,16 +139,8 @@ class ShardUpload:
         element = dtype_named(dtype)
         raw_bytes = region.volume * element.item_bytes
         item = StagedSlice(name, element, shape, region, kind, witness, packing_group(kind, raw_bytes))
-        self._slices.append(item)
-        start = 0
         try:
-            while start < raw_bytes:
-                lease = self._arena.reserve(raw_bytes - start, before_waiting=self._make_room)
-                if lease is None:
-                    return
-                fill(start, lease.view)
-                self._take_over(item, lease)
-                start += lease.view.nbytes
+            self._staging.stage(item, raw_bytes, fill)
         except BaseException as error:
             self.abort(f"staging {name} failed: {error!r}")
             raise
@@ -181,9 +149,9 @@ class ShardUpload:
         self, values: Sequence[ValueRecord], metrics: Mapping[str, float], environment: Mapping[str, Any]
     ) -> None:
         """All is staged."""
-        self._hand_over_batch()
-        self._handover = _Handover(tuple(values), dict(metrics), dict(environment))
-        self._preparation.end_after(self._batches)
+        self._staging.hand_over_batch()
+        self._handover = Handover(tuple(values), dict(metrics), dict(environment))
+        self._preparation.end_after(self._staging.batches)
         self._activity = "being uploaded"
         self._staged.set()
 
@@ -194,42 +162,9 @@ class ShardUpload:
         self._fail(SaveFailed(message, step=step, code=ErrorCode.ABORTED_BY_CLIENT, rank=rank))
         self._staged.set()
 
-    def _take_over(self, item: StagedSlice, lease: Lease) -> None:
-        size_bytes = lease.view.nbytes
-        starts = range(0, size_bytes, SEGMENT_BYTES)
-        self._arena.share(lease, len(starts))
-        for start in starts:
-            view = lease.view[start : start + SEGMENT_BYTES]
-            segment = StagedSegment(item, len(item.segments), view, lease.extent)
-            item.segments.append(segment)
-            self._batch.append(segment)
-            self._batch_bytes += view.nbytes
-            if self._batch_bytes >= BATCH_BYTES:
-                self._hand_over_batch()
-        self._staged_bytes += size_bytes
-        if self._keeps and self._budget_bytes is not None and self._staged_bytes > self._budget_bytes:
-            self._stop_keeping()
-
-    def _hand_over_batch(self) -> None:
-        if not self._batch:
-            return
-        number, batch = self._batches, self._batch
-        self._batches, self._batch, self._batch_bytes = number + 1, [], 0
+    def _prepare_later(self, number: int, batch: Sequence[StagedSegment]) -> None:
         self._outstanding.begin()
         self._preparers.put(lambda: self._prepare(number, batch))
-
-    def _make_room(self) -> None:
-        """The budget is used up: send what is staged, and let go of what was sent."""
-        self._stop_keeping()
-        self._hand_over_batch()
-        self._relieve()
-
-    def _stop_keeping(self) -> None:
-        with self._lock:
-            was_keeping, self._keeps = self._keeps, False
-            stored = [chunk for chunk in self._chunks if chunk.is_stored] if was_keeping else []
-        for chunk in stored:
-            self._let_go(chunk)
 
     # --- prepare and send workers ------------------------------------------------------------------------------------
 
@@ -241,32 +176,18 @@ class ShardUpload:
         self._relieve()
 
     def _send(self, chunk: StagedChunk) -> None:
-        with self._lock:
-            self._chunks.append(chunk)
-            self._chunks_under_way += 1
+        self._shard.chunk_begun(chunk)
         self._sending.send(chunk)
 
     def _stored(self, chunk: StagedChunk) -> None:
-        with self._lock:
-            chunk.is_stored = True
-            self._chunks_under_way -= 1
-            keeps = self._keeps
-        if not keeps:
-            self._let_go(chunk)
+        self._shard.chunk_stored(chunk)
         self._outstanding.end()
         self._relieve()
 
     def _relieve(self) -> None:
         """Send begun chunks early if staging waits for memory that nothing under way will free."""
-        if self._arena.is_waited_for and not self._chunks_under_way:
+        if self._arena.is_waited_for and self._shard.is_idle:
             self._preparation.flush()
-
-    def _let_go(self, chunk: StagedChunk) -> None:
-        for segment, _ in chunk.packed.segments:
-            with self._lock:
-                extent, segment.extent = segment.extent, None
-            if extent is not None:
-                self._arena.release(extent)
 
     # --- the course of the save --------------------------------------------------------------------------------------
 
@@ -288,7 +209,7 @@ class ShardUpload:
         try:
             answer = self._service.open_checkpoint(identity.attempt_id, message)
             self._checkpoint_id = answer.checkpoint_id
-            self._lease_seconds = answer.lease_seconds
+            self._beats.begin(answer.checkpoint_id, answer.lease_seconds)
             self._preparation.history = self._history.usable_on(answer.parent_id)
             self._sending.open(answer.checkpoint_id)
             self.pending.opened(answer.checkpoint_id)
@@ -327,7 +248,7 @@ class ShardUpload:
         )
         info = committing.commit(self._manifest())
         if info is not None:
-            self.pending.prepare_commit(info, History.of(self._checkpoint_id, self._records()))
+            self.pending.prepare_commit(info, History.of(self._checkpoint_id, self._shard.records()))
 
     def _note_state(self, state: StateAnswer) -> None:
         if state.state is CheckpointState.VALIDATING:
@@ -336,69 +257,22 @@ class ShardUpload:
             shown = ", ".join(map(str, state.waiting_for[:8])) + (" ..." if len(state.waiting_for) > 8 else "")
             self._activity = f"waiting for ranks {shown}"
 
-    def _records(self) -> list[SliceRecord]:
-        return [item.record() for item in self._slices]
-
     def _manifest(self) -> bytes:
         assert self._handover is not None
-        return encode_manifest(
-            build_manifest(
-                rank=self._identity.rank,
-                world_size=self._identity.world_size,
-                step=self._identity.step,
-                slices=self._records(),
-                values=self._handover.values,
-                metrics=self._handover.metrics,
-                environment=self._handover.environment,
-            )
-        )
+        return self._handover.manifest(self._identity, self._shard.records())
 
     def _heal(self, missing: Sequence[str]) -> bytes:
         """Send chunks that the service lost again; the manifest that names what is stored now."""
-        lost = set(missing)
-        chunks = [chunk for chunk in self._chunks if chunk.ref is not None and chunk.ref.digest in lost]
-        segments = [
-            segment
-            for item in self._slices
-            for segment in item.segments
-            if segment.reused is not None and segment.reused.chunk.digest in lost
-        ]
-        held = all(segment.is_held for segment in segments) and all(
-            segment.is_held for chunk in chunks for segment, _ in chunk.packed.segments
-        )
-        if not held or not (chunks or segments):
-            raise SaveFailed(
-                f"step {self._identity.step} was not saved: the service lost chunks ({', '.join(missing[:3])}) whose "
-                "staged bytes are gone; staging_bytes of the shard's size would have kept them",
-                step=self._identity.step,
-                code=ErrorCode.CHUNKS_MISSING,
-                rank=self._identity.rank,
-            )
-        _log.warning("sending %d lost chunks of step %d again", len(lost), self._identity.step)
-        for chunk in chunks:
-            with self._lock:
-                chunk.is_stored = False
-                self._chunks_under_way += 1
-            self._outstanding.begin()
-            self._sending.offer(chunk)
-        self._preparation.repack(segments)
+        send_again(missing, self._shard, self._identity, offer=self._offer_again, repack=self._preparation.repack)
         while not self._stop.is_set() and not self._outstanding.wait(_LOOK_SECONDS):
             continue
         return self._manifest()
 
-    # --- beats and ends ----------------------------------------------------------------------------------------------
+    def _offer_again(self, chunk: StagedChunk) -> None:
+        self._outstanding.begin()
+        self._sending.offer(chunk)
 
-    def _beat(self) -> None:
-        self._opened.wait()
-        while self._checkpoint_id is not None and not self._stop.wait(min(_BEAT_SECONDS, self._lease_seconds / 4)):
-            try:
-                state = self._service.beat(self._checkpoint_id, self._identity.rank)
-                if state.state is CheckpointState.ABORTED:
-                    self._fail(error_of_abort(state.abort, step=self._identity.step))
-            except AttemptFenced as error:
-                self._fail(error)
-            except ShardkeepError as error:
-                _log.debug("a beat of step %d failed: %s", self._identity.step, error)
+    # --- ends --------------------------------------------------------------------------------------------------------
 
     def _fail(self, error: Exception) -> None:
         with self._lock:
@@ -427,41 +301,13 @@ class ShardUpload:
         self._stop.set()
         self._opened.set()
         if self._failure is not None:
-            self._failure = self._tell_service(self._failure)
+            self._failure = give_up(self._service, self._checkpoint_id, self._identity, self._failure)
         self._preparers.close()
         self._senders.close()
         self._preparers.join()
         self._senders.join()
         self._beats.join()
-        self._free_memory()
-
-    def _tell_service(self, failure: Exception) -> Exception:
-        """Abort the checkpoint, so that no rank waits; gives the service's reason if it was aborted before."""
-        if self._checkpoint_id is None or isinstance(failure, AttemptFenced):
-            return failure
-        try:
-            state = self._service.abort(
-                self._checkpoint_id, rank=self._identity.rank, reason=str(failure) or repr(failure)
-            )
-        except AttemptFenced as fenced:
-            return fenced
-        except ShardkeepError as error:
-            _log.warning("the checkpoint of step %d could not be aborted: %s", self._identity.step, error)
-            return failure
-        was_aborted_before = isinstance(failure, Conflict) and failure.code in {
-            ErrorCode.CHECKPOINT_ABORTED,
-            ErrorCode.CHECKPOINT_NOT_OPEN,
-        }
-        return error_of_abort(state.abort, step=self._identity.step) if was_aborted_before else failure
-
-    def _free_memory(self) -> None:
-        for item in self._slices:
-            for segment in item.segments:
-                if segment.extent is not None:
-                    self._arena.release(segment.extent)
-                    segment.extent = None
-        self._slices.clear()
-        self._chunks.clear()
+        self._shard.free()
 
     def _show_at_exit(self, progress: WaitProgress) -> None:
         if not threading.main_thread().is_alive():

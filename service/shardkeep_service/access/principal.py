@@ -38,9 +38,12 @@ class Principal:
 
 
 UNSEEN = {
-    ErrorCode.UNKNOWN_PROJECT: "there is no such project, or the token may not see it",
-    ErrorCode.UNKNOWN_RUN: "there is no such run, or the token may not see its project",
-    ErrorCode.UNKNOWN_ATTEMPT: "there is no such attempt, or the token may not see its project",
-    ErrorCode.UNKNOWN_CHECKPOINT: "there is no such checkpoint, or the token may not see its project",
+    ErrorCode.UNKNOWN_PROJECT: "there is no such project, or the token may not see it: check its name, or"
+    " create it with an admin token",
+    ErrorCode.UNKNOWN_RUN: "there is no such run, or the token may not see its project: check its name and the token",
+    ErrorCode.UNKNOWN_ATTEMPT: "there is no such attempt, or the token may not see its project: begin one, or"
+    " check the token",
+    ErrorCode.UNKNOWN_CHECKPOINT: "there is no such checkpoint, or the token may not see its project: ask the"
+    " run for its checkpoints",
 }
 """One sentence for absent and for hidden, so that an answer does not tell which it was."""

@@ -62,7 +62,8 @@ def check_rank(checkpoint: Checkpoint, rank: int) -> None:
     if rank >= checkpoint.world_size:
         raise Refusal(
             ErrorCode.RANK_OUT_OF_RANGE,
-            f"rank {rank} is outside the world of {checkpoint.world_size} ranks of checkpoint {checkpoint.id}",
+            f"rank {rank} is outside the world of checkpoint {checkpoint.id}, whose ranks count from 0 to"
+            f" {checkpoint.world_size - 1}",
         )
 
 

@@ -199,13 +199,13 @@ def _check_header(checkpoint: Checkpoint, rank: int, manifest: Manifest) -> None
         raise Refusal(
             ErrorCode.WORLD_SIZE_DISAGREES,
             f"checkpoint {checkpoint.id} has world size {checkpoint.world_size}, the manifest of rank {rank} says"
-            f" {manifest.world_size}",
+            f" {manifest.world_size}; all ranks must agree, begin another attempt for another world",
         )
     if manifest.step != checkpoint.step:
         raise Refusal(
             ErrorCode.STEP_DISAGREES,
             f"checkpoint {checkpoint.id} is of step {checkpoint.step}, the manifest of rank {rank} says"
-            f" {manifest.step}",
+            f" {manifest.step}; all ranks must count steps and saves alike",
         )
 
 

@@ -189,7 +189,11 @@ def _check_opening(attempt: Attempt, run: Run, body: OpenCheckpoint) -> None:
             " an attempt must agree, begin another attempt for another world",
         )
     if body.rank >= body.world_size:
-        raise Refusal(ErrorCode.RANK_OUT_OF_RANGE, f"rank {body.rank} is outside the world of {body.world_size} ranks")
+        raise Refusal(
+            ErrorCode.RANK_OUT_OF_RANGE,
+            f"rank {body.rank} is outside the world of {body.world_size}; its ranks count from 0 to"
+            f" {body.world_size - 1}",
+        )
 
 
 def _step_disagrees(checkpoint: Checkpoint, body: OpenCheckpoint) -> Refusal:

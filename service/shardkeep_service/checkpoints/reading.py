@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from shardkeep.errors import FormatError, VersionTooNew
 from shardkeep.format.dtypes import dtype_coded
 from shardkeep.format.index import Index
-from shardkeep.format.load_plan import LoadRequest, decode_load_request, encode_load_plan, plan_load
+from shardkeep.format.load_plan import RequestColumns, decode_request_columns, encode_load_plan, plan_load
 from shardkeep.format.names import split_name
 from shardkeep.format.segments import SliceKind
 from shardkeep.protocol.error_codes import ErrorCode
@@ -129,9 +129,9 @@ def _is_being_resumed(session: Session, checkpoint: Checkpoint) -> bool:
     return current is not None and current.decision == checkpoint.id
 
 
-def _decode_request(body: memoryview) -> LoadRequest:
+def _decode_request(body: memoryview) -> RequestColumns:
     try:
-        return decode_load_request(body)
+        return decode_request_columns(body)
     except VersionTooNew as exc:
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"{exc}; upgrade the service before its clients") from exc
     except FormatError as exc:

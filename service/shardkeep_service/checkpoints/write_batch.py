@@ -41,9 +41,14 @@ class WriteBatch(Generic[Item, Outcome]):
     """
 
     def __init__(
-        self, database: Database, apply: Callable[[Session, Sequence[Item]], Sequence[Outcome | Refusal]]
+        self,
+        database: Database,
+        apply: Callable[[Session, Sequence[Item]], Sequence[Outcome | Refusal]],
+        *,
+        limit: int = BATCH_LIMIT,
     ) -> None:
         self._database = database
+        self._limit = limit
         self._apply = apply
         self._queue: list[_Entry[Item, Outcome]] = []
         self._queue_lock = threading.Lock()
@@ -66,7 +71,7 @@ class WriteBatch(Generic[Item, Outcome]):
     def _lead(self, own: _Entry[Item, Outcome]) -> None:
         with self._queue_lock:
             self._queue.remove(own)
-            others, self._queue[:] = self._queue[: BATCH_LIMIT - 1], self._queue[BATCH_LIMIT - 1 :]
+            others, self._queue[:] = self._queue[: self._limit - 1], self._queue[self._limit - 1 :]
         try:
             self._write([own, *others])
         except (DatabaseFailed, SQLAlchemyError):

@@ -28,7 +28,7 @@ from shardkeep_service.chunks.blob_response import BlobResponse
 from shardkeep_service.chunks.bodies import declared_length, received_body
 from shardkeep_service.chunks.damage import report_damage
 from shardkeep_service.chunks.ingest import ChunkIngest
-from shardkeep_service.chunks.negotiation import negotiate
+from shardkeep_service.chunks.negotiation import Negotiator, Offering
 from shardkeep_service.chunks.ranges import choose_range
 from shardkeep_service.chunks.reading import find_chunk, read_targets
 from shardkeep_service.errors import Refusal
@@ -41,10 +41,12 @@ Writer = Annotated[Principal, Depends(requires(Scope.WRITE))]
 _CRC64: Final = re.compile(r"[0-9a-f]{16}")
 
 
-@router.post(routes.NEGOTIATE)
-def negotiate_chunks(checkpoint: str, body: NegotiateChunks, context: Context, principal: Writer) -> NegotiateAnswer:
+@router.post(routes.NEGOTIATE, response_model=NegotiateAnswer)
+def negotiate_chunks(checkpoint: str, body: NegotiateChunks, request: Request, principal: Writer) -> Response:
     """Which of the offered chunks are present, and where to send the others."""
-    return negotiate(context, principal, checkpoint, body)
+    negotiator: Negotiator = request.app.state.negotiator
+    answer = negotiator.negotiate(Offering(principal, checkpoint, body))
+    return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check 1,000 items again
 
 
 @router.post(routes.READ_TARGETS)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from sqlalchemy import CTE, ColumnElement, and_, cast, func, null, or_, select
+from sqlalchemy import CTE, BindParameter, ColumnElement, Select, and_, bindparam, cast, func, null, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from shardkeep.protocol.messages import CheckpointState
@@ -42,7 +43,7 @@ class Line:
 EMPTY_LINE = Line({})
 
 
-def line_query(heads: Sequence[str]) -> CTE:
+def line_query(heads: Sequence[str] | BindParameter[Sequence[str]]) -> CTE:
     """Rows (head, attempt_id, bound) of the lines that begin at `heads`."""
     line = (
         select(Attempt.id.label("head"), Attempt.id.label("attempt_id"), cast(null(), BigInt).label("bound"))
@@ -71,8 +72,7 @@ def on_line(line: CTE) -> ColumnElement[bool]:
 def load_lines(session: Session, heads: Sequence[str]) -> dict[str, Line]:
     """The line of each head."""
     bounds: dict[str, dict[str, int | None]] = defaultdict(dict)
-    line = line_query(heads)
-    for head, attempt_id, bound in session.execute(select(line.c.head, line.c.attempt_id, line.c.bound)):
+    for head, attempt_id, bound in session.execute(_lines(), {"heads": heads}):
         bounds[head][attempt_id] = bound
     return {head: Line(found) for head, found in bounds.items()}
 
@@ -83,16 +83,7 @@ def heads_of(session: Session, run_ids: Sequence[str]) -> dict[str, str]:
     That is the current attempt, or, until that one decides, the one it would continue: a fenced attempt can no longer
     decide.
     """
-    last = (
-        select(Attempt.run_id, func.max(Attempt.number).label("number"))
-        .where(Attempt.run_id.in_(run_ids), Attempt.decision.is_not(None))
-        .group_by(Attempt.run_id)
-        .subquery()
-    )
-    query = select(Attempt.run_id, Attempt.id).join(
-        last, and_(Attempt.run_id == last.c.run_id, Attempt.number == last.c.number)
-    )
-    return dict(session.execute(query).all())
+    return dict(session.execute(_heads(), {"runs": run_ids}).all())
 
 
 def lines_of_runs(session: Session, run_ids: Sequence[str]) -> dict[str, Line]:
@@ -104,7 +95,34 @@ def lines_of_runs(session: Session, run_ids: Sequence[str]) -> dict[str, Line]:
 
 def last_on_lines(session: Session, heads: Sequence[str]) -> dict[str, Checkpoint]:
     """What each head would resume from: the highest sequence among the committed that are not quarantined."""
-    line = line_query(heads)
+    return dict(session.execute(_last(), {"heads": heads}).all())
+
+
+# Building these statements takes ten times as long as running them, and every rank of a commit asks for its line.
+
+
+@cache
+def _lines() -> Select[str, str, int | None]:
+    line = line_query(bindparam("heads", expanding=True))
+    return select(line.c.head, line.c.attempt_id, line.c.bound)
+
+
+@cache
+def _heads() -> Select[str, str]:
+    last = (
+        select(Attempt.run_id, func.max(Attempt.number).label("number"))
+        .where(Attempt.run_id.in_(bindparam("runs", expanding=True)), Attempt.decision.is_not(None))
+        .group_by(Attempt.run_id)
+        .subquery()
+    )
+    return select(Attempt.run_id, Attempt.id).join(
+        last, and_(Attempt.run_id == last.c.run_id, Attempt.number == last.c.number)
+    )
+
+
+@cache
+def _last() -> Select[str, Checkpoint]:
+    line = line_query(bindparam("heads", expanding=True))
     best = (
         select(line.c.head, func.max(Checkpoint.sequence).label("sequence"))
         .join(Checkpoint, on_line(line))
@@ -112,9 +130,8 @@ def last_on_lines(session: Session, heads: Sequence[str]) -> dict[str, Checkpoin
         .group_by(line.c.head)
         .subquery()
     )
-    query = (
+    return (
         select(best.c.head, Checkpoint)
         .join(Attempt, Attempt.id == best.c.head)
         .join(Checkpoint, and_(Checkpoint.run_id == Attempt.run_id, Checkpoint.sequence == best.c.sequence))
     )
-    return dict(session.execute(query).all())

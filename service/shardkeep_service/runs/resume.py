@@ -21,6 +21,7 @@ from shardkeep_service.runs.passed_over import passed_over
 from shardkeep_service.service_context import ServiceContext
 
 FRESH: Final = "fresh"
+_LISTED: Final = 5
 
 
 def decide_resume(context: ServiceContext, principal: Principal, attempt_id: str, body: DecideResume) -> ResumeDecision:
@@ -85,11 +86,12 @@ def _asked_for(session: Session, run: Run, checkpoint_id: str) -> Checkpoint:
 
 
 def _no_usable(run: Run, over: list[PassedOver]) -> Refusal:
+    listed = "; ".join(f"step {passed.step} ({passed.checkpoint_id}): {passed.reason}" for passed in over[:_LISTED])
+    more = f"; and {len(over) - _LISTED} more" if len(over) > _LISTED else ""
     return Refusal(
         ErrorCode.NO_USABLE_CHECKPOINT,
-        f"run {run.name!r} opened {run.opened} checkpoints and none on its line can be used; resume from one of them"
-        " by id,"
-        " restore a deleted one, or say fresh=true to start over",
+        f"run {run.name!r} opened {run.opened} checkpoints and none on its line can be used: {listed}{more}. Resume"
+        " from one of them by id, restore a deleted one, or say fresh=true to start over",
         passed_over=[passed.model_dump(mode="json") for passed in over],
     )
 

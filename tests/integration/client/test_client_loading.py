@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
@@ -247,6 +249,28 @@ def test_damaged_bytes_are_an_error_naming_tensor_region_and_chunk(shared_servic
         assert proxy.count("POST .*/damage$") == 1
 
 
+@pytest.mark.parametrize("left_bytes", [None, 100])
+def test_E204_a_chunk_that_is_gone_or_cut_fails_the_load_at_once_and_is_reported(
+    shared_service: ServiceProcess, left_bytes: int | None
+) -> None:
+    with FaultyProxy(shared_service.port) as proxy, sk.connect(proxy.url, shared_service.token, codec="raw") as client:
+        saved = weights(2 if left_bytes else 3, 1000, 1000)
+        run = client.run(f"gone/left-{left_bytes}")
+        checkpoint = run.save(1, {"w": saved}).wait(60)
+        digest = next(iter(checkpoint.manifest().chunks())).digest
+        (stored,) = shared_service.data_dir.rglob(f"{digest}.*")
+        if left_bytes is None:
+            stored.unlink()
+        else:
+            os.truncate(stored, left_bytes)
+
+        with pytest.raises(IntegrityError, match=rf"^w, offsets .*chunk {digest}.*the service was told"):
+            checkpoint.load_into({"w": np.zeros((1000, 1000), np.float32)})
+        assert proxy.count("GET .*/chunks/[0-9a-f]{64}$") == 1
+        assert run.latest() is None
+        assert [passed.code for passed in run.passed_over()] == ["quarantined"]
+
+
 def test_E205_bytes_without_a_fingerprint_are_not_accepted(shared_service: ServiceProcess) -> None:
     with FaultyProxy(shared_service.port) as proxy, sk.connect(proxy.url, shared_service.token) as client:
         checkpoint = client.run("unsigned/run").save(1, {"w": weights(1, 100)}).wait(60)
@@ -309,7 +333,8 @@ def test_a_name_is_found_by_parts_by_plain_text_and_missed_with_the_nearest(run:
     assert [info.name for info in checkpoint.tensors(("net", "layer"))] == ["net.layer"]
 
 
-def test_a_dtype_without_numpy_counterpart_is_a_clear_error(run: Run) -> None:
+def test_a_dtype_without_numpy_counterpart_is_a_clear_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # other tests of this process may have imported it
     attempt = run.begin_attempt(sk.World.alone())
     attempt.decide_resume()
     with attempt.start_save(1, expected_bytes=8) as writer:

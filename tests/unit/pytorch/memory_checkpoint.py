@@ -17,6 +17,7 @@ from shardkeep.format.values import decode_value, encode_value
 from shardkeep.pytorch.captured import Capture, CapturedTensor, Piece
 from shardkeep.pytorch.tensors import fill_from, raw_bytes
 from shardkeep.store.reading import RegionRead
+from shardkeep.store.stored_values import ReadableValues, readable_values
 
 FILL_BYTES = 64
 
@@ -93,6 +94,7 @@ class MemoryReport:
     """What validation would find."""
 
     per_rank_values: tuple[str, ...]
+    values_of_some_ranks: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class MemoryCheckpoint:
         for rank, saved in enumerate(ranks):
             for tensor in saved.tensors:
                 self._add(rank, tensor)
-        self.info = MemoryInfo(len(ranks), MemoryReport(self._differing_values()))
+        self.info = MemoryInfo(len(ranks), self._report())
         for name, covered in self._covered.items():
             assert covered.all(), f"{name} has a gap"
 
@@ -141,12 +143,18 @@ class MemoryCheckpoint:
     def _covered(self) -> dict[str, npt.NDArray[np.bool_]]:
         return self.__dict__.setdefault("covered", {})  # type: ignore[no-any-return]
 
-    def _differing_values(self) -> tuple[str, ...]:
-        by_path: dict[str, list[bytes]] = {}
-        for saved in self.ranks:
+    def _report(self) -> MemoryReport:
+        by_path: dict[str, dict[int, ValueRecord]] = {}
+        for rank, saved in enumerate(self.ranks):
             for record in saved.values:
-                by_path.setdefault(record.path, []).append(record.encoded)
-        return tuple(p for p, found in by_path.items() if len(found) < len(self.ranks) or len(set(found)) > 1)
+                by_path.setdefault(record.path, {})[rank] = record
+        differing = [path for path, found in by_path.items() if len({record.encoded for record in found.values()}) > 1]
+        some = {path: min(found) for path, found in by_path.items() if len(found) < len(self.ranks)}
+        flagged = {path for path in some if any(record.per_rank for record in by_path[path].values())}
+        return MemoryReport(
+            tuple({*differing, *flagged}),
+            {path: rank for path, rank in some.items() if path not in differing and path not in flagged},
+        )
 
     def tensors(self) -> list[MemoryTensor]:
         """See Checkpoint."""
@@ -158,9 +166,11 @@ class MemoryCheckpoint:
 
         return {split_name(record.path): decode_value(record.encoded) for record in self.ranks[rank].values}
 
-    def manifest(self, rank: int = 0) -> RankSave:
+    def readable_values(self, rank: int | None = None) -> ReadableValues:
         """See Checkpoint."""
-        return self.ranks[rank]
+        return readable_values(
+            lambda at: self.ranks[at], self.info.report, lambda record: decode_value(record.encoded), rank=rank
+        )
 
     def read(self, requests: Sequence[RegionRead], *, rank: int | None = None) -> None:
         """See Checkpoint."""

@@ -12,6 +12,7 @@ from shardkeep.format.segments import SliceKind
 from shardkeep.pytorch.capture import TrainingState
 from shardkeep.pytorch.captured import Capture, CapturedTensor, Placed, Plain
 from shardkeep.pytorch.marks import PerRank, Sharded, mark
+from shardkeep.store.stored_values import stored_aliases
 
 
 def tensors(capture: Capture) -> dict[str, CapturedTensor]:
@@ -58,17 +59,19 @@ def test_E94_tensors_are_taken_anew_at_each_capture() -> None:
     assert tensors(state.capture())["model.weight"].pieces[0].tensor[0, 0].item() == 7.0
 
 
-def test_groups_list_names_options_and_parameters_never_stepped() -> None:
+def test_each_group_is_kept_by_itself_with_its_names_and_options() -> None:
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     optimizer = torch.optim.AdamW(
         [{"params": [model[1].weight], "lr": 0.5}, {"params": [model[0].weight], "weight_decay": 0.0}], lr=0.1
     )
     model[0](torch.ones(1, 2)).sum().backward()
     optimizer.step()
-    groups = values(TrainingState({"model": model, "optimizer": optimizer}).capture())[("optimizer", "param_groups")]
-    assert [group["params"] for group in groups["groups"]] == [["model.1.weight"], ["model.0.weight"]]
-    assert groups["groups"][0]["options"]["lr"] == 0.5
-    assert groups["without_state"] == ["model.1.weight"]
+    found = values(TrainingState({"model": model, "optimizer": optimizer}).capture())
+    groups = {path[:3]: value for path, value in found.items() if path[-1] == "params"}
+    assert list(groups.values()) == [["model.1.weight"], ["model.0.weight"]]
+    first, second = groups
+    assert found[(*first, "options")]["lr"] == 0.5
+    assert found[(*second, "options")]["weight_decay"] == 0.0
 
 
 def test_a_parameter_that_no_module_names_is_an_error_with_group_index_and_cause() -> None:
@@ -152,7 +155,7 @@ def test_E104_tied_weights_are_stored_once_and_the_other_name_is_an_alias() -> N
     capture = TrainingState({"model": model}).capture()
     assert set(tensors(capture)) == {"model.embedding.weight"}
     assert capture.aliases == {"model.head.weight": "model.embedding.weight"}
-    assert values(capture)[("@aliases",)] == capture.aliases
+    assert stored_aliases(values(capture)) == capture.aliases
 
 
 def test_E168_freed_storage_and_meta_tensors_are_errors_that_name_the_tensor() -> None:

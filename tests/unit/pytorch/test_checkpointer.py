@@ -150,6 +150,7 @@ def test_saving_before_resume_into_a_run_with_checkpoints_is_refused(client: Cli
     assert [item.on_line for item in client.run(run).checkpoints(step=1)] == [True, False]
 
 
+@pytest.mark.slow
 def test_E04_a_failed_save_is_never_latest_and_blocks_no_later_step_after_a_rollback(
     service: ServiceProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,6 +179,7 @@ def test_E04_a_failed_save_is_never_latest_and_blocks_no_later_step_after_a_roll
     assert "the save of step 1820 failed" in caplog.text
 
 
+@pytest.mark.slow
 def test_E05_E15_a_failed_save_is_logged_kept_raised_by_wait_and_leaves_the_last_one_whole(
     service: ServiceProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,6 +207,7 @@ def test_E05_E15_a_failed_save_is_logged_kept_raised_by_wait_and_leaves_the_last
     assert "the save of step 4 failed" in caplog.text
 
 
+@pytest.mark.slow
 def test_on_error_raise_raises_at_the_next_step(service: ServiceProcess) -> None:
     with sk.connect(service.url, service.token, retry_seconds=0.5) as client:
         keeper = make_keeper(client, "p/r", every_steps=1, on_error="raise")
@@ -233,6 +236,7 @@ def test_a_state_that_cannot_be_stored_fails_the_save_by_path_and_the_next_one_i
     assert [item.state for item in client.run(run).checkpoints()] == ["committed", "aborted", "aborted"]
 
 
+@pytest.mark.slow
 def test_E08_leaving_the_interpreter_after_save_waits_for_the_commit(
     shared_service: ServiceProcess, client: Client, run: str
 ) -> None:
@@ -260,6 +264,7 @@ def test_E08_leaving_the_interpreter_after_save_waits_for_the_commit(
     assert latest.step == 40
 
 
+@pytest.mark.slow
 def test_E08_a_save_that_failed_at_exit_is_reported(service: ServiceProcess) -> None:
     result = subprocess.run(
         [

@@ -72,6 +72,12 @@ def test_E65_positions_and_shared_values_must_be_on_every_rank_and_per_rank_ones
     assert items_of_every_rank(values, items) == ["loader", "loop"]
 
 
+def test_the_schedule_of_a_stage_need_not_be_on_every_rank() -> None:
+    optimizer = torch.optim.SGD(nn.Linear(1, 1).parameters())
+    items = sort_items({"schedule1": torch.optim.lr_scheduler.StepLR(optimizer, 1)})
+    assert items_of_every_rank({"schedule1": [CapturedValue(("schedule1", "last_epoch"), 1)]}, items) == []
+
+
 def test_E62_a_data_position_that_stands_still_between_steps_is_warned_about(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

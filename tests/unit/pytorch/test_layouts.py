@@ -12,8 +12,9 @@ from shardkeep.format.regions import Region
 from shardkeep.format.segments import SliceKind
 from shardkeep.protocol.messages import InventoryAnswer, PostInventory
 from shardkeep.pytorch.captured import CapturedTensor, Piece, Placed, Placement, Plain
-from shardkeep.pytorch.layouts import Layouts, Role, Share, is_agreed_at
+from shardkeep.pytorch.layouts import Layouts
 from shardkeep.pytorch.saving import plan_slices
+from shardkeep.store.owners import Role, Share, is_agreed_at
 
 
 def captured(

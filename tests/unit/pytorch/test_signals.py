@@ -93,10 +93,13 @@ def test_a_forked_child_dies_of_SIGTERM_as_it_would_have_without_the_handlers() 
         from shardkeep.pytorch.signals import SignalHandlers, Wishes
         wishes = Wishes()
         SignalHandlers(wishes).install()
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
+            os.write(writer, b"!")  # CPython drops signals that come before fork() has returned
             time.sleep(30)
             os._exit(0)
+        os.read(reader, 1)
         os.kill(child, signal.SIGTERM)
         _, status = os.waitpid(child, 0)
         print(os.WTERMSIG(status) == signal.SIGTERM, wishes.stop_asked)

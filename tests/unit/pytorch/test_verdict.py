@@ -5,8 +5,8 @@ import torch
 
 from shardkeep.errors import ConfigurationError
 from shardkeep.pytorch.resuming import Leniency
-from shardkeep.pytorch.saving import plain_metrics
 from shardkeep.pytorch.verdict import environment, environment_differences
+from shardkeep.store.metrics import plain_metrics
 
 
 def test_an_equal_environment_gives_no_reason() -> None:

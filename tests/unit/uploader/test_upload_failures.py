@@ -36,3 +36,17 @@ def test_anything_else_becomes_save_failed_with_its_cause() -> None:
         assert error.__cause__ is cause
         assert (error.step, error.rank) == (5, 2)
         assert str(cause) in str(error)
+
+
+def test_an_aborts_lists_are_capped_in_the_message_and_whole_in_the_error() -> None:
+    abort = AbortInfo(
+        code="coverage_gap",
+        reason="a gap",
+        ranks=list(range(40)),
+        tensors=[f"t{number}" for number in range(30)],
+    )
+    error = error_of_abort(abort, step=3)
+    assert isinstance(error, SaveFailed)
+    assert (error.ranks, len(error.tensors)) == (tuple(range(40)), 30)
+    assert "15 and 24 more" in str(error)
+    assert "t7 and 22 more" in str(error)

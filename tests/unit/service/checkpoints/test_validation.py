@@ -77,12 +77,32 @@ def test_values_that_differ_between_ranks_are_reported_unless_flagged(training: 
             ValueRecord("epoch", b"same", False),
             ValueRecord("seen", bytes([rank]), False),
             ValueRecord("rng", bytes([rank]), True),
-            *([ValueRecord("only-0", b"x", False)] if rank == 0 else []),
+            *([ValueRecord("own-1", b"x", True)] if rank == 1 else []),
         ]
         packed.append(pack(weights(1, 2)[rank], rank=rank, world_size=2, step=1, values=values))
     training.finish(checkpoint, packed)
 
-    assert training.info(checkpoint)["report"]["per_rank_values"] == ["only-0", "seen"]
+    report = training.info(checkpoint)["report"]
+    assert report["per_rank_values"] == ["own-1", "seen"], "a reader of rank 0's manifest would not know of own-1"
+    assert report["values_of_some_ranks"] == {}
+
+
+def test_values_that_only_some_ranks_have_are_reported_with_the_lowest_of_them(training: Training) -> None:
+    attempt = training.start(4)
+    checkpoint = training.open_all(attempt, save=1, step=1, world_size=4)
+    packed = []
+    for rank in range(4):
+        values = [
+            ValueRecord("everywhere", b"same", False),
+            *([ValueRecord("stage-0", b"x", False)] if rank < 2 else []),
+            *([ValueRecord("stage-1", b"y", False), ValueRecord("replica", bytes([rank]), False)] if rank >= 2 else []),
+        ]
+        packed.append(pack(weights(1, 4)[rank], rank=rank, world_size=4, step=1, values=values))
+    training.finish(checkpoint, packed)
+
+    report = training.info(checkpoint)["report"]
+    assert report["values_of_some_ranks"] == {"stage-0": 0, "stage-1": 2}
+    assert report["per_rank_values"] == ["replica"]
 
 
 def test_metrics_are_means_with_rank_0_beside_and_nan_loses_no_save(training: Training) -> None:

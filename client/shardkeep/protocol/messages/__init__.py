@@ -1,0 +1,96 @@
+"""Messages: the JSON bodies of requests and answers.
+
+Requests refuse unknown members, so that a typo is an error and not a silently ignored option; answers ignore members
+they do not know, so that a newer service may add some. Binary bodies (chunks, manifests, load requests and load
+plans) are described in `shardkeep.format`.
+
+Times are UTC ISO 8601. Sizes are bytes. Metrics keep nan and infinities as the strings "NaN", "Infinity" and
+"-Infinity", so every body is strict JSON and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from shardkeep.protocol.messages.attempts import (
+    AttemptInfo,
+    BeginAttempt,
+    DecideResume,
+    LatestAnswer,
+    PassedOver,
+    ResumeDecision,
+)
+from shardkeep.protocol.messages.bodies import Answer, Item, Page, Problem, Request
+from shardkeep.protocol.messages.checkpoints import (
+    AbortInfo,
+    CheckpointInfo,
+    CheckpointReport,
+    CheckpointState,
+    CheckpointSummary,
+    PinCheckpoint,
+    TensorInfo,
+)
+from shardkeep.protocol.messages.chunks import (
+    AskReadTargets,
+    ChunkAnswer,
+    ChunkOffer,
+    DamageAnswer,
+    NegotiateAnswer,
+    NegotiateChunks,
+    ReadTargets,
+    ReportDamage,
+    Target,
+)
+from shardkeep.protocol.messages.inventories import InventoryAnswer, InventoryTensor, PostInventory
+from shardkeep.protocol.messages.runs import CreateProject, ProjectInfo, RunInfo
+from shardkeep.protocol.messages.saving import AbortCheckpoint, OpenAnswer, OpenCheckpoint, StateAnswer
+from shardkeep.protocol.messages.scalars import Label, Metric, MetricName, Rank, Reason, Size, Step, WorldSize
+from shardkeep.protocol.messages.service import Capabilities, TokenInfo
+
+__all__ = [
+    "AbortCheckpoint",
+    "AbortInfo",
+    "Answer",
+    "AskReadTargets",
+    "AttemptInfo",
+    "BeginAttempt",
+    "Capabilities",
+    "CheckpointInfo",
+    "CheckpointReport",
+    "CheckpointState",
+    "CheckpointSummary",
+    "ChunkAnswer",
+    "ChunkOffer",
+    "CreateProject",
+    "DamageAnswer",
+    "DecideResume",
+    "InventoryAnswer",
+    "InventoryTensor",
+    "Item",
+    "Label",
+    "LatestAnswer",
+    "Metric",
+    "MetricName",
+    "NegotiateAnswer",
+    "NegotiateChunks",
+    "OpenAnswer",
+    "OpenCheckpoint",
+    "Page",
+    "PassedOver",
+    "PinCheckpoint",
+    "PostInventory",
+    "Problem",
+    "ProjectInfo",
+    "Rank",
+    "ReadTargets",
+    "Reason",
+    "ReportDamage",
+    "Request",
+    "ResumeDecision",
+    "RunInfo",
+    "Size",
+    "StateAnswer",
+    "Step",
+    "Target",
+    "TensorInfo",
+    "TokenInfo",
+    "WorldSize",
+]

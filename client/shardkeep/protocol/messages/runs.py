@@ -1,0 +1,46 @@
+"""Projects and runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from shardkeep.protocol.identifiers import (
+    AttemptId,
+    Name,
+    ProjectId,
+    RunId,
+)
+from shardkeep.protocol.messages.bodies import Answer, Request
+from shardkeep.protocol.messages.checkpoints import CheckpointSummary
+
+
+class CreateProject(Request):
+    """POST /v1/projects (admin)."""
+
+    name: Name
+
+
+class ProjectInfo(Answer):
+    """One project."""
+
+    id: ProjectId
+    name: str
+    created_at: datetime
+    runs: int
+    committed_checkpoints: int
+    stored_bytes: int
+
+
+class RunInfo(Answer):
+    """One run. `created` is true only in the answer to the request that made it."""
+
+    id: RunId
+    project: str
+    name: str
+    created_at: datetime
+    created: bool = False
+    current_attempt_id: AttemptId | None
+    attempts: int
+    checkpoints: int
+    committed_checkpoints: int
+    latest: CheckpointSummary | None

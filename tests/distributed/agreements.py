@@ -1,0 +1,66 @@
+"""What ranks do in test_agreement.py."""
+
+from __future__ import annotations
+
+import time
+
+import torch.distributed as dist
+
+from shardkeep.errors import ConfigurationError
+from shardkeep.pytorch.agreement import Agreement, Wish
+from shardkeep.pytorch.process_groups import join_ranks, leave_ranks
+
+
+def wish_on_one_rank(rank: int, world_size: int) -> list[int]:
+    ranks = join_ranks()
+    agreement = Agreement(ranks.group)
+    wishes = [Wish.NOTHING, Wish.SAVE if rank == 1 else Wish.NOTHING, Wish.SAVE_AND_STOP if rank == 0 else Wish.SAVE]
+    agreed = [int(agreement.exchange(wish)) for wish in wishes]
+    agreed.append(int(agreement.finish(10)))
+    leave_ranks(ranks)
+    return agreed
+
+
+def do_not_wait_for_a_slow_rank(rank: int, world_size: int) -> float:
+    ranks = join_ranks()
+    agreement = Agreement(ranks.group)
+    agreement.exchange(Wish.NOTHING)
+    if rank == 1:
+        time.sleep(1.0)
+    dist.barrier(ranks.group)
+    started = time.monotonic()
+    if rank == 1:
+        time.sleep(1.0)
+    agreement.exchange(Wish.NOTHING)
+    seconds = time.monotonic() - started
+    agreement.finish(10)
+    return seconds
+
+
+def lose_a_rank(rank: int, world_size: int) -> str:
+    ranks = join_ranks()
+    agreement = Agreement(ranks.group)
+    agreement.exchange(Wish.NOTHING)
+    if rank == 1:
+        agreement.finish(10)
+        leave_ranks(ranks)
+        return "left"
+    try:
+        agreement.exchange(Wish.SAVE)
+        agreement.exchange(Wish.NOTHING)
+    except ConfigurationError as error:
+        return str(error)
+    return "nothing happened"
+
+
+def share_a_launch_id(rank: int, world_size: int) -> tuple[str, str, int, int]:
+    first, second = join_ranks(), join_ranks()
+    return first.launch_id, second.launch_id, first.rank, first.world_size
+
+
+def contradict_the_group(rank: int, world_size: int) -> str:
+    try:
+        join_ranks(rank=rank, world_size=world_size + 1, launch_id="0" * 32)
+    except ConfigurationError as error:
+        return str(error)
+    return "accepted"
