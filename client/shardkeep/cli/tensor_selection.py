@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from shardkeep.format.names import split_name
 from shardkeep.protocol.messages import TensorInfo
-
-VALUE_PART = "@value"
-"""The first part of the names that hold the bytes of big values."""
+from shardkeep.store.big_values import VALUE_PART
 
 WEIGHT_KINDS = frozenset({"parameter", "frozen", "buffer"})
 """The kinds a model is made of. `tensor`, which plain states have, is left to --prefix."""

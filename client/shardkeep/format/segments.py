@@ -44,7 +44,7 @@ class SliceKind(IntEnum):
     BUFFER = 3
     """May differ between ranks; then each rank's own is kept."""
     VALUE = 4
-    """The bytes of a big value, under a name that carries the rank; kept for every rank that stores it."""
+    """The bytes of a big value, under a name made of its content; kept for every rank that stores it."""
     TENSOR = 5
     """A tensor the user named, in a plain dict."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardkeep.errors import ShardkeepError
+from shardkeep.format.names import join_name
 from shardkeep.pytorch.capture import TrainingState
 from shardkeep.pytorch.captured import Capture, CapturedValue
 from shardkeep.pytorch.data import Items, PositionWatch, items_of_every_rank
@@ -14,7 +15,6 @@ from shardkeep.pytorch.layouts import Layouts
 from shardkeep.pytorch.rng import RNG_PATH, RandomStates
 from shardkeep.pytorch.saving import (
     LOOP_PATH,
-    ValueStaging,
     items_of_values,
     plan_slices,
     stage_slices,
@@ -74,8 +74,10 @@ class Saver:
         slices = plan_slices(capture.tensors, self._layouts, save)
         with self.attempt.start_save(step, expected_bytes=sum(item.stored_bytes for item in slices)) as writer:
             stage_slices(writer, slices)
-            staging = ValueStaging(writer)
-            records = [staging.record(value) for value in (*capture.values, *own)]
+            records = [
+                writer.stage_value(join_name(value.path), value.value, per_rank=value.per_rank)
+                for value in (*capture.values, *own)
+            ]
             return writer.finish(records, numbers, environment(self.attempt.world_size))
 
     def _give_up(self, save: int, step: int, error: BaseException, *, agreed: bool) -> None:

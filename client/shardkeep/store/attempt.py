@@ -137,7 +137,7 @@ class Attempt:
         self._pending = upload.pending
         self._in_flight = SaveHandle(upload.pending, self.checkpoint)
         handle = self._in_flight
-        self._writer = SaveWriter(upload, rank=self.rank, publish=lambda: handle)
+        self._writer = SaveWriter(upload, publish=lambda: handle)
         return self._writer
 
     def skip_save(self) -> None:

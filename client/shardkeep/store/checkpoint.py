@@ -8,7 +8,6 @@ from typing import Any
 
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.format.manifest import Manifest, decode_manifest
-from shardkeep.format.names import join_name
 from shardkeep.format.segments import SliceRecord
 from shardkeep.protocol.messages import CheckpointInfo, CheckpointState, TensorInfo
 from shardkeep.store.checkpoint_search import not_committed
@@ -185,8 +184,3 @@ class Checkpoint:
     @functools.cached_property
     def _values(self) -> StoredValues:
         return StoredValues(self.manifest, self.read)
-
-
-def value_name(rank: int, path: Sequence[str]) -> str:
-    """The name under which the bytes of a big value are stored."""
-    return join_name(("@value", str(rank), *path))

@@ -11,9 +11,7 @@ from shardkeep.errors import NotFound
 from shardkeep.format.names import join_name, plain_text, split_name
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import TensorInfo
-
-VALUE_PART: Final = "@value"
-"""The first part of the names under which the bytes of big values are stored."""
+from shardkeep.store.big_values import VALUE_PART
 
 _SHOWN: Final = 8
 """Names in a message; the error's `extra` has all."""

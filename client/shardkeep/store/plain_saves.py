@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from shardkeep.format.buffers import Buffer
 from shardkeep.format.dtypes import dtype_named
 from shardkeep.format.regions import Region
 from shardkeep.format.segments import SliceKind, ValueRecord
-from shardkeep.format.values import encode_value
 from shardkeep.protocol.messages import InventoryTensor
 from shardkeep.store.attempt import Attempt
 from shardkeep.store.extensions import Leaf, leaf_adapters, loaded_extension
@@ -102,11 +100,7 @@ def _nothing(start: int, out: memoryview) -> None:
 def _value_record(writer: SaveWriter, leaf: ValueLeaf) -> ValueRecord:
     extension = loaded_extension()
     value, per_rank = extension.unwrap_value(leaf.value) if extension is not None else (leaf.value, False)
-
-    def extract(path: str, data: Buffer) -> str:
-        return writer.stage_value_bytes(("state", path), data)
-
-    return ValueRecord(leaf.name, encode_value(value, path=leaf.name, extract=extract), per_rank)
+    return writer.stage_value(leaf.name, value, per_rank=per_rank)
 
 
 def _environment() -> dict[str, str]:

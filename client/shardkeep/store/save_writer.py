@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from shardkeep.format.buffers import Buffer
-from shardkeep.format.names import join_name
 from shardkeep.format.regions import Region
 from shardkeep.format.segments import SliceKind, ValueRecord
+from shardkeep.format.values import encode_value
+from shardkeep.store.big_values import big_value_name
 from shardkeep.store.save_handle import SaveHandle
 from shardkeep.uploader.shard_upload import ShardUpload
 from shardkeep.uploader.staging import Fill
@@ -20,9 +21,9 @@ class SaveWriter:
     As a context manager it aborts when left without `finish`.
     """
 
-    def __init__(self, upload: ShardUpload, *, rank: int, publish: Callable[[], SaveHandle]) -> None:
+    def __init__(self, upload: ShardUpload, *, publish: Callable[[], SaveHandle]) -> None:
         self._upload = upload
-        self._rank = rank
+        self._big_values: set[str] = set()
         self._publish = publish
 
     @property
@@ -54,17 +55,24 @@ class SaveWriter:
         """
         self._upload.stage(name, dtype, tuple(shape), region, kind, witness=witness, fill=fill)
 
-    def stage_value_bytes(self, path: Sequence[str], data: Buffer) -> str:
-        """Take over the bytes of one big value of this rank; returns the name it is stored under."""
-        view = memoryview(data).cast("B")
-        name = join_name(("@value", str(self._rank), *path))
+    def stage_value(self, path: str, value: object, *, per_rank: bool) -> ValueRecord:
+        """The record of one value at a joined path, its big leaves staged; UnsupportedValue names what cannot be."""
+        return ValueRecord(path, encode_value(value, path=path, extract=self._stage_leaf), per_rank)
 
+    def _stage_leaf(self, _path: str, data: Buffer) -> str:
+        view = memoryview(data).cast("B")
+        name = big_value_name(view)
+        if name not in self._big_values:
+            self._big_values.add(name)
+            self._stage_bytes(name, view)
+        return name
+
+    def _stage_bytes(self, name: str, view: memoryview) -> None:
         def fill(start: int, out: memoryview) -> None:
             out[:] = view[start : start + out.nbytes]
 
         shape = (view.nbytes,)
         self._upload.stage(name, "uint8", shape, Region.whole(shape), SliceKind.VALUE, witness=False, fill=fill)
-        return name
 
     def finish(
         self,

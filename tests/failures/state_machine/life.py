@@ -258,14 +258,22 @@ class Life:
             if len(checkpoint.arrived | {0}) < checkpoint.world_size:
                 self.training.hand_in(checkpoint.id, 0, self._packed(checkpoint, 0))
                 self._arrived(checkpoint, 0)
-        else:  # a rank is missing, if one is anywhere
-            partial = [row for row, one in enumerate(self.open_ones()) if len(one.leases) < one.world_size]
-            index = partial[0] if partial else index
+        else:
+            index = self._a_save_with_a_rank_missing(index, step)
         for _ in range(8):
             self.beat(index, rank, step)
             self.clock += 80.0
             self.service.advance(80.0)
         self.time_passes_and_what_lapsed_expires(index, rank, 0)
+
+    def _a_save_with_a_rank_missing(self, index: int, step: int) -> int:
+        """Which of the open checkpoints not every rank has opened; one is opened for this where there can be one."""
+        attempt = self.current()
+        if self.can_open() and attempt.world_size > 1 and not self.model.step_is_committed(attempt.id, step):
+            attempt.saves += 1
+            self._open(attempt, attempt.saves, step, 0)
+        partial = [row for row, one in enumerate(self.open_ones()) if len(one.leases) < one.world_size]
+        return partial[-1] if partial else index
 
     def time_passes_and_what_lapsed_expires(self, index: int, rank: int, step: int) -> None:
         seconds = (30.0, 30.0, 30.0, 100.0, 100.0, 130.0, 700.0)[step]
