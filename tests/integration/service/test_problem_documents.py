@@ -32,8 +32,8 @@ JSON = {"content-type": "application/json"}
         ("POST", routes.PROJECTS, b"\xff\xfe", "malformed_request", 400),
         ("GET", "/v1/checkpoints/nonsense", None, "unknown_checkpoint", 404),
         ("GET", f"/v1/checkpoints/nonsense/chunks/{'0' * 64}", None, "unknown_checkpoint", 404),
-        ("GET", f"/v1/checkpoints/{new_id('ckp')}/chunks/nonsense", None, "malformed_request", 400),
-        ("GET", f"/v1/checkpoints/{new_id('ckp')}", None, "unknown_checkpoint", 404),
+        ("GET", f"/v1/checkpoints/ckp_{'0' * 32}/chunks/nonsense", None, "malformed_request", 400),
+        ("GET", f"/v1/checkpoints/ckp_{'0' * 32}", None, "unknown_checkpoint", 404),
         ("GET", "/v1/projects/absent/runs/x", None, "unknown_project", 404),
     ],
 )

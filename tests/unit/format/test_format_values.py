@@ -278,7 +278,7 @@ def test_garbage_is_a_format_error_or_a_value(garbage: bytes) -> None:
         [7, -1],
         [7, 1, 1, 2],
         {"a": 1},
-        msgspec.msgpack.Ext(1, b""),
+        pytest.param(msgspec.msgpack.Ext(1, b""), id="extension"),
     ],
     ids=repr,
 )

@@ -33,7 +33,7 @@ def test_torchs_types_round_trip(value: Any) -> None:
         torch.randn(3, dtype=torch.complex64).conj(),
         torch.nn.Parameter(torch.ones(2)),
     ],
-    ids=str,
+    ids=["float64", "transposed", "float8", "empty", "conjugate", "parameter"],
 )
 def test_tensors_round_trip_bit_for_bit(tensor: torch.Tensor) -> None:
     found = decode_value(encode_value(tensor))
