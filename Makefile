@@ -19,11 +19,14 @@ $(STAMP): pyproject.toml constraints-dev.txt
 demo: setup
 	$(BIN)/python -m demo
 
+# Two processes: half of the tests' time is waiting for other processes. A file stays together, it shares its servers.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
 test: setup
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-fast: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 check: setup
 	$(BIN)/ruff format --check .

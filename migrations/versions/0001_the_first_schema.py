@@ -45,6 +45,7 @@ def upgrade() -> None:
         sa.Column("suspected_at", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_chunks_project_id_projects")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_chunks")),
+        sqlite_autoincrement=True,
     )
     with op.batch_alter_table("chunks", schema=None) as batch_op:
         batch_op.create_index("ix_chunks_state_claimed_at", ["state", "claimed_at"], unique=False)

@@ -34,6 +34,8 @@ class Chunk(Base):
         Index("uq_chunks_project_id_digest", "project_id", "digest", unique=True),
         Index("ix_chunks_state_claimed_at", "state", "claimed_at"),
         Index("ix_chunks_suspected_at", "suspected_at"),
+        # Manifests store chunk ids: the id of a collected chunk must never be given to another.
+        {"sqlite_autoincrement": True},
     )
 
     id: Mapped[int] = mapped_column(BigInt, primary_key=True, autoincrement=True)

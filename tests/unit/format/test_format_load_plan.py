@@ -15,12 +15,14 @@ from shardkeep.format.load_plan import (
     LoadRequest,
     decode_load_plan,
     decode_load_request,
+    decode_request_columns,
     encode_load_plan,
     encode_load_request,
     plan_load,
 )
 from shardkeep.format.regions import Region
 from shardkeep.format.segments import SEGMENT_BYTES, SliceKind
+from shardkeep.format.tensor_table import pack_texts, unpack_names
 from tests.unit.format.builders import Array, ChunkShelf, as_slices, floats, manifest_of
 from tests.unit.format.hostile import altered
 from tests.unit.format.test_format_coverage import partitions, regions_of
@@ -193,6 +195,30 @@ def test_an_empty_index_knows_no_name() -> None:
     plan = plan_load(index, request)
     assert plan.unknown == ("w", "v")
     plan.check(request)
+
+
+def test_few_names_and_many_are_found_in_a_large_index() -> None:
+    names = [f"t{number:02}" for number in range(40)]
+    shelf = ChunkShelf()
+    index, _ = build_index([manifest_of([shelf.slice_of(name, floats(2)) for name in names], world_size=1)])
+    for wanted in (["t07"], ["gone"], ["t39", "gone", "t00", "t39"], list(reversed(names))):
+        expected = [names.index(name) if name in names else -1 for name in wanted]
+        assert index.rows_of(wanted).tolist() == expected
+
+
+def test_a_request_read_as_columns_gives_the_same_plan() -> None:
+    index, _ = big_index(ChunkShelf())
+    encoded = encode_load_request(LoadRequest(("w", "v", "w"), (None, None, Region((1, 2), (3, 4))), 3))
+    plans = [plan_load(index, decode(encoded)) for decode in (decode_load_request, decode_request_columns)]
+    assert encode_load_plan(plans[0]) == encode_load_plan(plans[1])
+
+
+def test_a_request_with_an_empty_or_malformed_name_is_refused_each_time() -> None:
+    for name in ("", "a\\b"):
+        packed = pack_texts(("w", name, "v"))
+        for _ in range(2):
+            with pytest.raises(FormatError):
+                unpack_names(packed, "names")
 
 
 SHELF = ChunkShelf()
