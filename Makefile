@@ -20,7 +20,7 @@ demo: setup
 	$(BIN)/python -m demo
 
 # Two processes: half of the tests' time is waiting for other processes. A file stays together, it shares its servers.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: setup
 	$(PYTEST)

@@ -24,6 +24,8 @@ class JobReport:
     """What all ranks of one job reported."""
 
     total_bytes: int
+    stored_share: float
+    """Stored bytes of a save for each byte of its tensors."""
     readings: list[Reading]
     """Of all ranks together: the slowest's times, the sum of CPU, the largest memory."""
     costs: list[Cost]
@@ -79,7 +81,7 @@ def _merged(reports: Sequence[dict[str, Any]]) -> JobReport:
             wall[cost["where"]] += cost["thread_seconds"]
     costs = sorted((Cost(name, cpu[name], wall[name]) for name in cpu), key=lambda cost: -cost.cpu_seconds)
     readings = [_together(same) for same in zip(*by_rank, strict=True)]
-    return JobReport(reports[0]["total_bytes"], readings, costs)
+    return JobReport(reports[0]["total_bytes"], reports[0]["stored_share"], readings, costs)
 
 
 def _together(same: Sequence[Reading]) -> Reading:

@@ -16,7 +16,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-_INTERVAL_SECONDS = 0.005
+_INTERVAL_SECONDS = 0.002
+_SWITCH_SECONDS = 0.0005
+"""How soon a computing thread lets the sampler in; else all its work would seem to happen where it next blocks."""
+_SHORT_TASKS = "(tasks shorter than a sample)"
 _OURS = ("/client/shardkeep/", "/service/shardkeep_service/", "/bench/")
 _WAITING = ("/threading.py", "/queue.py", "/selectors.py", "/concurrent/futures/thread.py", "/anyio/_backends/")
 _CPU_CLOCK = 6
@@ -40,6 +43,7 @@ class Sampler:
         self._wall: defaultdict[str, float] = defaultdict(float)
         self._last: dict[int, float] = {}
         self._ended = threading.Event()
+        self._switch_seconds = sys.getswitchinterval()
         self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
 
     def costs(self) -> list[Cost]:
@@ -49,6 +53,7 @@ class Sampler:
         return sorted(costs, key=lambda cost: -cost.cpu_seconds)
 
     def __enter__(self) -> Self:
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._sample(0.0)
         self._cpu.clear()
         self._thread.start()
@@ -59,6 +64,7 @@ class Sampler:
     ) -> None:
         self._ended.set()
         self._thread.join()
+        sys.setswitchinterval(self._switch_seconds)
 
     def _run(self) -> None:
         before = time.monotonic()
@@ -73,9 +79,10 @@ class Sampler:
             frame = frames.get(thread.ident or 0)
             if frame is None or thread is self._thread or thread.native_id is None:
                 continue
-            where = _where(frame)
+            waits = _is_waiting(frame)
+            where = _SHORT_TASKS if waits else _where(frame)
             self._cpu[where] += self._gained(thread.native_id)
-            if not _is_waiting(frame):
+            if not waits:
                 self._wall[where] += elapsed_seconds
 
     def _gained(self, native_id: int) -> float:

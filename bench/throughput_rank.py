@@ -41,6 +41,7 @@ class Turns:
         self.folder: Path = arguments.folder
         self.watch = Stopwatch(arguments.service_pid)
         self.step = 0
+        self.stored_share = 1.0
         run = sk.connect().run("bench/throughput")
         self.keeper = sk.Checkpointer(
             run, trained=self.state.trained, frozen=self.state.frozen, optimizer=self.state.optimizer,
@@ -51,6 +52,12 @@ class Turns:
         """Shardkeep: staged, then committed."""
         self.step += 1
         self.watch.measure(operation, repetition, lambda: self.keeper.save(self.step), self.keeper.wait)
+
+    def note_stored_share(self) -> None:
+        """Stored bytes of the last save for each byte of its tensors: below 1 where a codec was at work."""
+        checkpoint = self.keeper.wait()
+        if checkpoint is not None and checkpoint.info.stored_bytes and checkpoint.info.raw_bytes:
+            self.stored_share = checkpoint.info.stored_bytes / checkpoint.info.raw_bytes
 
     def save_plain_files(self, repetition: int) -> None:
         """No checkpoint at all: the shards written to files of about a chunk's size and synced, what the disk takes."""
@@ -154,6 +161,7 @@ def run(turns: Turns, repetitions: int) -> None:
         first = repetition % len(saves)
         for save in (*saves[first:], *saves[:first]):
             save(repetition)
+    turns.note_stored_share()
     for repetition in range(repetitions + 1):
         turns.state.change(frozen=False)
         turns.save("save, frozen part unchanged", repetition)
@@ -212,6 +220,7 @@ def main() -> None:
     turns.keeper.close()
     report = {
         "total_bytes": turns.state.total_bytes,
+        "stored_share": turns.stored_share,
         "readings": [asdict(reading) for reading in turns.watch.readings],
         "costs": [asdict(cost) for cost in costs],
     }

@@ -20,7 +20,8 @@ def show_operations(console: Console, report: JobReport) -> None:
     gigabytes = report.total_bytes / 1e9
     measured = by_operation(report.readings, first=False)
     speeds = {name: gigabytes / median(_walls(readings)) for name, readings in measured.items()}
-    table = Table(title=f"{gigabytes:.2f} GB over all ranks, medians of {len(measured['save'])}")
+    stored = f"a save stores {report.stored_share:.0%} of its bytes"
+    table = Table(title=f"{gigabytes:.2f} GB over all ranks, medians of {len(measured['save'])}; {stored}")
     table.add_column("operation")
     for column in (
         "GB/s", "slowest-fastest", "of DCP", "blocked s", "ranks' CPU s/GB", "service CPU s/GB", "extra MiB a rank",

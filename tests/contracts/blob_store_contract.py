@@ -166,7 +166,7 @@ class BlobStoreContract(ABC):
 
         def churn(name: str) -> None:
             try:
-                for turn in range(15):
+                for turn in range(40):
                     store.put(f"dir/sub/{name}.{turn}", memoryview(b"x"))
                     store.delete(f"dir/sub/{name}.{turn}")
             except BaseException as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -43,6 +44,9 @@ from shardkeep.uploader.work_queue import Outstanding, WorkQueue
 
 _log = logging.getLogger("shardkeep")
 _LOOK_SECONDS: Final = 0.5
+_HEAD_START_SECONDS: Final = 1.0
+"""Of staging, for which training waits, before other threads take cores and memory bandwidth from it: half the wait on
+two cores. A large shard is staged for longer, and then its upload must not wait for all of it."""
 
 
 class ShardUpload:
@@ -70,6 +74,7 @@ class ShardUpload:
             self._shard, arena, budget_bytes=budget_bytes, on_batch=self._prepare_later, relieve=self._relieve
         )
         self._owner = threading.current_thread()
+        self._head_start_until = time.monotonic() + _HEAD_START_SECONDS
         self._activity = "being staged"
         self._handover: Handover | None = None
         self._staged = threading.Event()
@@ -170,6 +175,8 @@ class ShardUpload:
 
     def _prepare(self, number: int, batch: Sequence[StagedSegment]) -> None:
         self._opened.wait()
+        if self._shard.keeps:
+            self._staged.wait(max(self._head_start_until - time.monotonic(), 0.0))
         if self._stop.is_set():
             return
         self._preparation.prepare(number, batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -38,7 +39,10 @@ class DurableDirectories:
         if directory == root or directory in self._known:
             return
         self.ensure(directory.parent, root=root)
-        directory.mkdir(exist_ok=True)
+        with contextlib.suppress(
+            FileExistsError
+        ):  # not exist_ok, which looks again and fails where a delete came between
+            directory.mkdir()
         self.sync(directory.parent)
         if len(self._known) >= _KNOWN_LIMIT:
             self._known.clear()

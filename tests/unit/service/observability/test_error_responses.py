@@ -25,7 +25,7 @@ EXPECTED = {
     BlobStoreError: ErrorCode.STORAGE_UNAVAILABLE,
     BlobStoreUnavailable: ErrorCode.STORAGE_UNAVAILABLE,
     BlobStoreFull: ErrorCode.STORAGE_FULL,
-    BlobMissing: ErrorCode.INTERNAL,
+    BlobMissing: ErrorCode.CHUNK_DAMAGED,
     BlobExists: ErrorCode.INTERNAL,
     DatabaseFailed: ErrorCode.NOT_READY,
     DatabaseUnavailable: ErrorCode.NOT_READY,
