@@ -39,9 +39,8 @@ class DurableDirectories:
         if directory == root or directory in self._known:
             return
         self.ensure(directory.parent, root=root)
-        with contextlib.suppress(
-            FileExistsError
-        ):  # not exist_ok, which looks again and fails where a delete came between
+        # Not exist_ok=True: that looks again, and fails where a delete has removed the directory in between.
+        with contextlib.suppress(FileExistsError):
             directory.mkdir()
         self.sync(directory.parent)
         if len(self._known) >= _KNOWN_LIMIT:

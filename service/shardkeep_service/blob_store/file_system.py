@@ -108,8 +108,8 @@ class FileSystemBlobStore:
 
     def _link(self, temporary: Path, path: Path) -> None:
         for last in (False,) * (_LINK_TRIES - 1) + (True,):
-            self._directories.ensure(path.parent, root=self._objects)
             try:
+                self._directories.ensure(path.parent, root=self._objects)
                 os.link(temporary, path)
             except FileNotFoundError:  # a delete removed the empty directory in between
                 self._directories.forget(path.parent)
