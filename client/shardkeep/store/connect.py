@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal, Self
 
-from shardkeep.connection.addresses import ALLOW_HTTP_VARIABLE, ServiceAddress
+from shardkeep.connection.addresses import ALLOW_HTTP_VARIABLE, ServiceAddress, is_loopback
 from shardkeep.connection.retries import RetryPolicy
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.connection.transport import Transport
@@ -48,8 +48,15 @@ def connect(
         read_timeout_seconds=read_timeout_seconds,
         retry_policy=RetryPolicy(window_seconds=retry_seconds),
     )
-    settings = UploadSettings(staging_bytes=staging_bytes, codec=codec, send_workers=upload_workers)
+    settings = UploadSettings(
+        staging_bytes=staging_bytes, codec=_suited_codec(codec, address), send_workers=upload_workers
+    )
     return Client(ServiceClient(transport), settings)
+
+
+def _suited_codec(codec: CodecName, address: ServiceAddress) -> CodecName:
+    """`auto` is raw on loopback, where the upload takes the cores that encoding would: see decision 0009."""
+    return "raw" if codec == "auto" and is_loopback(address.host) else codec
 
 
 def find_service(url: str | None, token: str | None, environment: Mapping[str, str]) -> tuple[str, str]:

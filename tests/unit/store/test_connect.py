@@ -8,7 +8,7 @@ import pytest
 
 from shardkeep.errors import ConfigurationError
 from shardkeep.protocol.local_token_file import write_local_token
-from shardkeep.store.connect import connect, find_service
+from shardkeep.store.connect import CodecName, connect, find_service
 
 ONE, TWO = "http://127.0.0.1:7001", "http://127.0.0.1:7002"
 
@@ -60,3 +60,18 @@ def test_plain_http_elsewhere_needs_permission(monkeypatch: pytest.MonkeyPatch) 
 def test_a_run_is_named_project_slash_run(name: str) -> None:
     with connect(ONE, "t") as client, pytest.raises(ConfigurationError, match="project/run"):
         client.run(name)
+
+
+@pytest.mark.parametrize(
+    ("url", "codec", "used"),
+    [
+        (ONE, "auto", "raw"),
+        (ONE, "planes", "planes"),
+        ("https://checkpoints.example", "auto", "auto"),
+    ],
+)
+def test_auto_spends_no_cores_on_encoding_for_a_service_that_shares_them(
+    url: str, codec: CodecName, used: CodecName
+) -> None:
+    with connect(url, "token", codec=codec) as client:
+        assert client.settings.codec == used
