@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,6 @@ from shardkeep_service.blob_store.keys import check_key, check_prefix
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _COMPARE_BYTES: Final = 1 << 20
-_LINK_TRIES: Final = 3
 
 
 class FileSystemBlobStore:
@@ -32,6 +32,7 @@ class FileSystemBlobStore:
         self._objects = root / "objects"
         self._incoming = root / "incoming"
         self._directories = DurableDirectories()
+        self._removing = threading.Lock()
         with _translated_errors(str(root)):
             for directory in (self._objects, self._incoming):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -107,22 +108,20 @@ class FileSystemBlobStore:
         return self._objects / key
 
     def _link(self, temporary: Path, path: Path) -> None:
-        for last in (False,) * (_LINK_TRIES - 1) + (True,):
-            try:
+        try:
+            self._directories.ensure(path.parent, root=self._objects)
+            os.link(temporary, path)
+        except FileNotFoundError:  # a delete removed the empty directory in between; now none can
+            with self._removing:
+                self._directories.forget(path.parent)
                 self._directories.ensure(path.parent, root=self._objects)
                 os.link(temporary, path)
-            except FileNotFoundError:  # a delete removed the empty directory in between
-                self._directories.forget(path.parent)
-                if last:
-                    raise
-            else:
-                return
 
     def _remove_if_empty(self, directory: Path) -> None:
         if directory == self._objects:
             return
-        self._directories.forget(directory)
-        with contextlib.suppress(OSError):  # not empty, or already gone: both are fine
+        with self._removing, contextlib.suppress(OSError):  # not empty, or already gone: both are fine
+            self._directories.forget(directory)
             directory.rmdir()
 
 

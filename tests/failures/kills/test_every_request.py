@@ -119,6 +119,7 @@ class Cut:
         self._victim = victim
         self._service = service
         self._started = threading.Event()
+        self._began = threading.Event()
         self.happened = threading.Event()
         self._job: Job | None = None
 
@@ -133,12 +134,13 @@ class Cut:
         while not self.happened.wait(0.02):
             assert time.monotonic() < deadline, "the job hangs"
             if not any(rank.is_alive() for rank in self._job.ranks):
-                return self.happened.is_set()
+                return self._began.is_set() and self.happened.wait(LIMIT_SECONDS)
         return True
 
     def __call__(self) -> None:
         assert self._started.wait(10)
         assert self._job is not None
+        self._began.set()
         if self._victim in {"service", "both"}:
             self._service.kill()
         if self._victim == "rank":

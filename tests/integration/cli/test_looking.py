@@ -6,15 +6,18 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shardkeep.cli.invocation import STAGING_BYTES
 from shardkeep.format.regions import Region
 from shardkeep.protocol.identifiers import new_launch_id
 from shardkeep.store.world import World
+from tests.faulty_proxy import DROPPED, Exchange, FaultyProxy, Reply
 from tests.integration.cli.command_line import COMMAND, CommandLine, Part, save, whole
 from tests.service_process import free_port
 
@@ -207,29 +210,36 @@ def test_a_reader_that_goes_away_is_no_error_message(shardkeep: CommandLine, his
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_an_interrupted_push_ends_with_130_and_aborts_its_checkpoint(shardkeep: CommandLine, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_push_interrupted_while_it_reads_ends_with_130_and_aborts_its_checkpoint(
+    shardkeep: CommandLine, tmp_path: Path
+) -> None:
     path = tmp_path / "big.safetensors"
-    size = 1 << 30
+    size = 2 * STAGING_BYTES  # more than can be staged while nothing is taken
     header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
-    with path.open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        file.truncate(8 + len(header) + size)
-    process = subprocess.Popen(
-        [*COMMAND, "push", str(path), "interrupt/r", "--step", "1"],
-        env=shardkeep.environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with shardkeep.client() as client:
-        client.service.ensure_run("interrupt", "r")
-        run = client.run("interrupt/r")
-        while not list(run.checkpoints()):
-            assert process.poll() is None
-            time.sleep(0.02)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + rng.bytes(size))
+    held, ended = threading.Event(), threading.Event()
+
+    def hold(_exchange: Exchange) -> Reply:
+        held.set()
+        ended.wait(60)
+        return DROPPED
+
+    with FaultyProxy(shardkeep.service.port) as proxy, shardkeep.client() as client:
+        proxy.fail("^PUT .*/chunks/[0-9a-f]{64}", hold, times=1000, forwards=False)
+        process = subprocess.Popen(
+            [*COMMAND, "push", str(path), "interrupt/r", "--step", "1"],
+            env=shardkeep.environment({"SHARDKEEP_URL": proxy.url}),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert held.wait(60)
         process.send_signal(signal.SIGINT)
+        time.sleep(0.5)  # the signal is there before the answer
+        ended.set()
         _, err = process.communicate(timeout=120)
         assert (process.returncode, "Traceback" in err, "interrupted" in err) == (130, False, True)
-        assert [item.state for item in run.checkpoints()] == ["aborted"]
+        assert [item.state for item in client.run("interrupt/r").checkpoints()] == ["aborted"]
 
 
 def test_help_names_every_command(shardkeep: CommandLine) -> None:
