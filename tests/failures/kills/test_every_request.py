@@ -101,7 +101,7 @@ def save_undisturbed(run: str, step: int, service: ServiceProcess) -> None:
 
 
 def save_after_the_kill(run: str, step: int, service: ServiceProcess) -> None:
-    """A request that the dead job had sent may be served only now, and begin the newer attempt: then the next one saves."""
+    """A request of the dead job may be served only now and begin the newer attempt: then the next one saves."""
     try:
         save_undisturbed(run, step, service)
     except AttemptFenced:
