@@ -79,10 +79,11 @@ def test_a_chunk_that_the_service_lost_is_sent_again(client: sk.Client, proxy: F
 
 def test_a_damaged_upload_is_refused_and_repeated(client: sk.Client, proxy: FaultyProxy) -> None:
     problem = b'{"title":"x","status":400,"detail":"the digest differs","code":"digest_mismatch","retryable":true}'
-    proxy.fail(
+    refused = proxy.fail(
         PUT_CHUNK, Reply(status=400, headers={"content-type": "application/problem+json"}, body=problem), forwards=False
     )
     client.run("healing/damaged").save(1, {"w": noise(4, 1000)}).wait(60)
+    assert refused.times == 0
 
 
 def test_a_busy_service_is_asked_again_after_retry_after(client: sk.Client, proxy: FaultyProxy) -> None:

@@ -550,3 +550,6 @@ def test_a_run_is_found_by_name_from_the_environment(
         monkeypatch.setenv(name, value)
     with Checkpointer(run, loop={"n": 1}, codec="zstd", staging_bytes=16 << 20) as keeper:
         keeper.save(1)
+        saved = keeper.wait()
+    assert saved is not None
+    assert (f"{saved.info.project}/{saved.info.run}", saved.step) == (run, 1)
