@@ -67,7 +67,10 @@ class Gate:
         try:
             with client, socket.create_connection(("127.0.0.1", self._target_port)) as server:
                 threading.Thread(target=_pass_answers, args=(server, client, answered), daemon=True).start()
-                self._pass_requests(client, server, answered)
+                try:
+                    self._pass_requests(client, server, answered)
+                finally:
+                    _end(server)  # closing alone tells the service nothing while the other thread is in recv
         except OSError:
             return  # one side went away: what this gate is for
 
@@ -131,5 +134,9 @@ def _pass_answers(server: socket.socket, client: socket.socket, answers: _Answer
     except OSError:
         return  # the other side went away
     finally:
-        with contextlib.suppress(OSError):
-            client.shutdown(socket.SHUT_RDWR)  # a service that went away ends the client's wait
+        _end(client)  # a service that went away ends the client's wait
+
+
+def _end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

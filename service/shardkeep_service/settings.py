@@ -38,6 +38,10 @@ class Settings(BaseSettings):
     """How often a client with nothing else to say renews its session."""
     open_deadline_seconds: Seconds = 600
     """By then every rank must have opened the checkpoint."""
+    open_limit_seconds: Seconds = 21_600
+    """How long a checkpoint may stay open, however alive its ranks; collection spares what was claimed within it."""
+    claim_repeat_seconds: Seconds = 3_600
+    """A chunk claimed more recently is not written again when the next save names it."""
     validation_lease_seconds: Seconds = 60
     housekeeping_seconds: Seconds = 5
     """How often the worker looks for lapsed sessions, lapsed validations and commit records to write."""

@@ -46,7 +46,7 @@ class Negotiator:
         self._claims: WriteBatch[Offering, Present] = WriteBatch(context.database, self._claim, limit=_TOGETHER_LIMIT)
 
     def negotiate(self, offering: Offering) -> NegotiateAnswer:
-        """One answer per offer, in order; what is `present` is claimed in the statement that finds it.
+        """One answer per offer, in order; what is `present` is claimed.
 
         Renews the rank's session.
         """
@@ -66,9 +66,12 @@ class Negotiator:
             if not isinstance(place, Refusal):
                 wanted[place.project_id, place.run_id].update(offer.digest for offer in offering.request.chunks)
                 ranks[place.checkpoint_id].add(offering.request.rank)
+        fresh_since = now - micros(self._context.settings.claim_repeat_seconds)
         present = {
-            key: repository.claim_present(session, project_id=key[0], run_id=key[1], digests=sorted(digests), now=now)
-            for key, digests in wanted.items()
+            (project_id, run_id): repository.claim_present(
+                session, project_id=project_id, run_id=run_id, digests=sorted(digests), now=now, fresh_since=fresh_since
+            )
+            for (project_id, run_id), digests in wanted.items()
         }
         lease_until = now + micros(self._context.settings.lease_seconds)
         for checkpoint_id, renewed in ranks.items():

@@ -6,12 +6,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
 from shardkeep_service.chunks.models import Chunk, ChunkState, Verification
 
 _BATCH: Final = 1_000
+_STORED: Final = ChunkState.STORED.value
+_VERIFIED: Final = Verification.VERIFIED.value
+_OFFERED: Final = select(
+    Chunk.id,
+    Chunk.digest,
+    Chunk.size_bytes,
+    Chunk.crc64,
+    Chunk.state,
+    Chunk.verification,
+    Chunk.origin_run_id,
+    Chunk.claimed_at,
+).where(Chunk.project_id == bindparam("project_id"), Chunk.digest.in_(bindparam("digests", expanding=True)))
+"""What is known of offered digests. Conditions on `state` stand outside WHERE, see `checkpoints/chunk_ids.py`."""
 Item = TypeVar("Item")
 
 
@@ -55,28 +68,42 @@ class PresentChunk:
 
 
 def claim_present(
-    session: Session, *, project_id: str, run_id: str, digests: Sequence[str], now: int
+    session: Session, *, project_id: str, run_id: str, digests: Sequence[str], now: int, fresh_since: int
 ) -> dict[str, PresentChunk]:
-    """Claims, in the statement that finds them, the chunks this run may reuse, by digest.
+    """Claims the chunks this run may reuse, by digest: what is stored and live, and either verified by digest or stored
+    by the same run.
 
-    Reusable is what is stored and live, and either verified by digest or stored by the same run.
+    A claim not older than `fresh_since` is left as it is: rewriting 300 rows a rank at every save costs more than
+    everything else negotiation does. Collection spares what was claimed within the life of an open checkpoint and the
+    age of a fresh claim together, so what is only read here cannot be condemned meanwhile. An older claim is renewed
+    in the statement that finds the chunk live.
     """
     found: dict[str, PresentChunk] = {}
     for batch in _batches(digests):
-        statement = (
-            update(Chunk)
-            .where(
-                Chunk.project_id == project_id,
-                Chunk.digest.in_(batch),
-                Chunk.state.concat("") == ChunkState.STORED.value,  # or SQLite walks the index on state: every chunk
-                or_(Chunk.verification == Verification.VERIFIED, Chunk.origin_run_id == run_id),
-            )
-            .values(claimed_at=now)
-            .returning(Chunk.digest, Chunk.size_bytes, Chunk.crc64)
-        )
-        for row in session.execute(statement, execution_options={"synchronize_session": False}):
-            found[row.digest] = PresentChunk(row.size_bytes, row.crc64)
+        stale: dict[int, tuple[str, PresentChunk]] = {}
+        rows = session.execute(_OFFERED, {"project_id": project_id, "digests": batch})
+        for id_, digest, size_bytes, crc64, state, verification, origin_run_id, claimed_at in rows:
+            if state != _STORED or (verification != _VERIFIED and origin_run_id != run_id):
+                continue
+            chunk = PresentChunk(size_bytes, crc64)
+            if claimed_at >= fresh_since:
+                found[digest] = chunk
+            else:
+                stale[id_] = (digest, chunk)
+        if stale:
+            found.update(stale[id_] for id_ in _renew(session, stale, now))
     return found
+
+
+def _renew(session: Session, ids: Iterable[int], now: int) -> Iterator[int]:
+    """Renews the claims of those that are still live, in one statement, and gives their ids."""
+    statement = (
+        update(Chunk)
+        .where(Chunk.id.in_(ids), Chunk.state.concat("") == _STORED)  # or SQLite walks the index on state: every chunk
+        .values(claimed_at=now)
+        .returning(Chunk.id)
+    )
+    return iter(session.scalars(statement, execution_options={"synchronize_session": False}).all())
 
 
 def locked_row_of(session: Session, project_id: str, digest: str) -> Chunk | None:

@@ -16,6 +16,7 @@ from shardkeep_service.chunks.negotiation import Negotiator, Offering
 from shardkeep_service.database.database import Database
 from shardkeep_service.database.tables import METADATA
 from shardkeep_service.errors import Refusal
+from shardkeep_service.moments import micros
 from shardkeep_service.service_context import ServiceContext
 from shardkeep_service.settings import Settings
 from tests.unit.service.rows import Place, add_place
@@ -93,3 +94,34 @@ def test_present_chunks_are_claimed(context: ServiceContext) -> None:
 
     with context.database.read() as session:
         assert session.query(Chunk).one().claimed_at > 0
+
+
+def test_a_fresh_claim_is_left_as_it_is_and_an_old_one_is_renewed(context: ServiceContext) -> None:
+    place = add_place(context.database)
+    fresh, old = "a" * 64, "b" * 64
+    add_stored(context, place, fresh)
+    add_stored(context, place, old)
+    with context.database.write() as session:
+        now = context.database.now(session)
+        recently = now - micros(context.settings.claim_repeat_seconds / 2)
+        session.query(Chunk).filter_by(digest=fresh).one().claimed_at = recently
+
+    answer = Negotiator(context).negotiate(offering(place, 0, fresh, old))
+
+    assert [chunk.present for chunk in answer.chunks] == [True, True]
+    with context.database.read() as session:
+        claimed = {chunk.digest: chunk.claimed_at for chunk in session.query(Chunk)}
+    assert claimed[fresh] == recently
+    assert claimed[old] >= now
+
+
+def test_a_chunk_that_is_not_live_is_not_present_however_fresh_its_claim(context: ServiceContext) -> None:
+    place = add_place(context.database)
+    add_stored(context, place, "a" * 64)
+    with context.database.write() as session:
+        chunk = session.query(Chunk).one()
+        chunk.claimed_at, chunk.state = context.database.now(session), ChunkState.CONDEMNED.value
+
+    answer = Negotiator(context).negotiate(offering(place, 0, "a" * 64))
+
+    assert [chunk.present for chunk in answer.chunks] == [False]

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from shardkeep_service.access.secrets import is_token_text
 from shardkeep_service.cli.main import app
+from shardkeep_service.database.migrate import head_revision
 
 
 def run(*arguments: str) -> Result:
@@ -58,4 +59,4 @@ def test_migrations_and_models_agree() -> None:
 
 
 def test_migrate_prints_the_revision(tmp_path: Path) -> None:
-    assert run("migrate", "--data", str(tmp_path / "data")).stdout.strip() == "0001"
+    assert run("migrate", "--data", str(tmp_path / "data")).stdout.strip() == head_revision()
