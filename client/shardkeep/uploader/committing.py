@@ -46,7 +46,7 @@ class Committing:
         while not self._stop.is_set():
             self._on_state(state)
             if state.state is CheckpointState.COMMITTED:
-                return self._service.checkpoint(self._checkpoint_id)
+                return state.checkpoint or self._service.checkpoint(self._checkpoint_id)
             if state.state not in {CheckpointState.OPEN, CheckpointState.VALIDATING}:
                 raise error_of_abort(state.abort, step=self._step)
             if state.missing_chunks:

@@ -8,20 +8,22 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import BindParameter, bindparam, func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from shardkeep.format.chunks import ChunkRef
 from shardkeep_service.chunks.models import Chunk, ChunkState
+from shardkeep_service.database.many import among_integers, among_texts
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 
-_DIGESTS_AT_A_TIME: Final = 500
-_IDS_AT_A_TIME: Final = 10_000
+_AT_A_TIME: Final = 10_000
 _STORED: Final = ChunkState.STORED.value
-# Conditions on `state` stand outside WHERE: beside a long IN list SQLite walks its index on it, which is every chunk.
-_ids_param: BindParameter[int] = bindparam("ids", expanding=True, literal_execute=True)
-"""Written into the statement: integers need no escaping, and SQLite takes at most 32,766 parameters."""
+# Conditions on `state` stand outside WHERE: beside many ids SQLite walks its index on it, which is every chunk.
+_NAMED: Final = select(Chunk.digest, Chunk.id, Chunk.size_bytes, Chunk.crc64, Chunk.state).where(
+    Chunk.project_id == bindparam("project_id"), among_texts(Chunk.digest)
+)
+_OF_IDS: Final = among_integers(Chunk.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,14 @@ def find_stored(session: Session, project_id: str, refs: Sequence[ChunkRef]) -> 
     """The sorted ids of the chunks, and the digests that are not stored with the size and checksum said."""
     ids: list[int] = []
     missing: list[str] = []
-    for start in range(0, len(refs), _DIGESTS_AT_A_TIME):
-        batch = refs[start : start + _DIGESTS_AT_A_TIME]
-        query = select(Chunk.digest, Chunk.id, Chunk.size_bytes, Chunk.crc64, Chunk.state).where(
-            Chunk.project_id == project_id, Chunk.digest.in_([ref.digest for ref in batch])
-        )
-        found = {row[0]: row[1:] for row in session.execute(query)}
+    for start in range(0, len(refs), _AT_A_TIME):
+        batch = refs[start : start + _AT_A_TIME]
+        named = {"project_id": project_id, "texts": [ref.digest for ref in batch]}
+        rows = session.connection().execute(_NAMED, named).all()
+        found = {digest: (id_, (size_bytes, crc64, state)) for digest, id_, size_bytes, crc64, state in rows}
         for ref in batch:
-            id_, size_bytes, crc64, state = found.get(ref.digest, (0, -1, "", ""))
-            if size_bytes == ref.size_bytes and crc64 == f"{ref.crc64:016x}" and state == _STORED:
+            id_, is_ = found.get(ref.digest, (0, None))
+            if is_ == (ref.size_bytes, f"{ref.crc64:016x}", _STORED):
                 ids.append(id_)
             else:
                 missing.append(ref.digest)
@@ -68,8 +69,8 @@ def union_ids(parts: Sequence[Ids]) -> Ids:
 
 def all_stored(session: Session, ids: Ids) -> bool:
     """Whether every one of these chunks is live: neither condemned nor quarantined nor lost nor gone."""
-    query = select(func.count().filter(Chunk.state == _STORED)).where(Chunk.id.in_(_ids_param))
-    stored = sum(session.execute(query, {"ids": batch}).scalar_one() for batch in _batches(ids))
+    query = select(func.count().filter(Chunk.state == _STORED)).where(_OF_IDS)
+    stored = sum(session.execute(query, {"integers": batch}).scalar_one() for batch in _batches(ids))
     return stored == len(ids)
 
 
@@ -77,30 +78,30 @@ def not_stored(session: Session, ids: Ids) -> Ids:
     """Those of these chunks that are not live."""
     if all_stored(session, ids):
         return ids[:0]
-    query = select(Chunk.id, Chunk.state).where(Chunk.id.in_(_ids_param))
+    query = select(Chunk.id, Chunk.state).where(_OF_IDS)
     stored: list[int] = []
     for batch in _batches(ids):
-        stored.extend(id_ for id_, state in session.execute(query, {"ids": batch}) if state == _STORED)
+        stored.extend(id_ for id_, state in session.execute(query, {"integers": batch}) if state == _STORED)
     return np.setdiff1d(ids, np.array(stored, np.int64), assume_unique=True)
 
 
 def digests_of(session: Session, ids: Ids) -> dict[int, str]:
     """The digests of chunks that still have a row."""
-    query = select(Chunk.id, Chunk.digest).where(Chunk.id.in_(_ids_param))
+    query = select(Chunk.id, Chunk.digest).where(_OF_IDS)
     found: dict[int, str] = {}
     for batch in _batches(ids):
-        found.update(session.execute(query, {"ids": batch}).all())
+        found.update(session.execute(query, {"integers": batch}).all())
     return found
 
 
 def sizes_of(session: Session, ids: Ids, checkpoint_id: str) -> ChunkSizes:
     """The bytes of these chunks, and of those that `checkpoint_id` was the first to store."""
     own = func.sum(Chunk.size_bytes).filter(Chunk.origin_checkpoint_id == checkpoint_id)
-    query = select(func.coalesce(func.sum(Chunk.size_bytes), 0), func.coalesce(own, 0)).where(Chunk.id.in_(_ids_param))
-    rows = [session.execute(query, {"ids": batch}).one() for batch in _batches(ids)]
+    query = select(func.coalesce(func.sum(Chunk.size_bytes), 0), func.coalesce(own, 0)).where(_OF_IDS)
+    rows = [session.execute(query, {"integers": batch}).one() for batch in _batches(ids)]
     return ChunkSizes(sum(int(stored) for stored, _ in rows), sum(int(new) for _, new in rows))
 
 
 def _batches(ids: Ids) -> Iterator[list[int]]:
-    for start in range(0, len(ids), _IDS_AT_A_TIME):
-        yield ids[start : start + _IDS_AT_A_TIME].tolist()
+    for start in range(0, len(ids), _AT_A_TIME):
+        yield ids[start : start + _AT_A_TIME].tolist()

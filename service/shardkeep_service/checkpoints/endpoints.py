@@ -61,16 +61,19 @@ async def get_state(
     may
     write, asking renews the rank's session, and the rank's missing chunks are told.
     """
+
+    def has_news(look: Snapshot) -> bool:
+        return look.differs(known=known, arrived=arrived, rank=rank)
+
     if rank is not None and principal.scope.includes(Scope.WRITE):
         answer = await run_in_threadpool(control.beats.submit, Beat(principal, checkpoint, rank))
         if not wait_seconds or answer.state is not known or answer.missing_chunks:
             return answer
-    seen = await run_in_threadpool(_look, context, principal, checkpoint)
-    if wait_seconds and not seen.differs(known=known, arrived=arrived, rank=rank):
-        seen = await control.states.wait_for(
-            checkpoint, lambda look: look.differs(known=known, arrived=arrived, rank=rank), wait_seconds=wait_seconds
-        )
-    return seen.answer(rank)
+    else:
+        seen = await run_in_threadpool(_look, context, principal, checkpoint)
+        if not wait_seconds or has_news(seen):
+            return seen.answer(rank)
+    return (await control.states.wait_for(checkpoint, has_news, wait_seconds=wait_seconds)).answer(rank)
 
 
 @router.post(routes.ABORT)

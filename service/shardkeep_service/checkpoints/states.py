@@ -9,10 +9,10 @@ from typing import Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from shardkeep.protocol.messages import AbortInfo, CheckpointState, StateAnswer
+from shardkeep.protocol.messages import AbortInfo, CheckpointInfo, CheckpointState, StateAnswer
 from shardkeep_service.checkpoints.models import Checkpoint, RankSession
 from shardkeep_service.checkpoints.repository import arrived_ranks, unknown_checkpoint
-from shardkeep_service.checkpoints.views import abort_info, missing_ranks
+from shardkeep_service.checkpoints.views import abort_info, checkpoint_info, missing_ranks
 
 WAITING_FOR_LIMIT: Final = 100
 """Ranks that `waiting_for` names."""
@@ -30,6 +30,7 @@ class Snapshot:
     waiting_for: list[int]
     abort: AbortInfo | None
     missing_chunks: Mapping[int, list[str]]
+    checkpoint: CheckpointInfo | None
 
     def answer(self, rank: int | None) -> StateAnswer:
         """What the rank (or, for None, an onlooker) is told."""
@@ -41,6 +42,7 @@ class Snapshot:
             waiting_for=self.waiting_for,
             abort=self.abort,
             missing_chunks=[] if rank is None else self.missing_chunks.get(rank, []),
+            checkpoint=self.checkpoint,
         )
 
     def differs(self, *, known: CheckpointState | None, arrived: int | None, rank: int | None) -> bool:
@@ -71,6 +73,7 @@ def load_snapshot(session: Session, checkpoint_id: str) -> Snapshot:
         waiting_for=waiting,
         abort=abort_info(checkpoint),
         missing_chunks=missing,
+        checkpoint=checkpoint_info(session, checkpoint_id) if checkpoint.state == CheckpointState.COMMITTED else None,
     )
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
 from shardkeep_service.chunks.models import Chunk, ChunkState, Verification
+from shardkeep_service.database.many import among_integers, among_texts
 
 _BATCH: Final = 1_000
 _STORED: Final = ChunkState.STORED.value
@@ -23,8 +24,14 @@ _OFFERED: Final = select(
     Chunk.verification,
     Chunk.origin_run_id,
     Chunk.claimed_at,
-).where(Chunk.project_id == bindparam("project_id"), Chunk.digest.in_(bindparam("digests", expanding=True)))
+).where(Chunk.project_id == bindparam("project_id"), among_texts(Chunk.digest))
 """What is known of offered digests. Conditions on `state` stand outside WHERE, see `checkpoints/chunk_ids.py`."""
+_RENEW: Final = (
+    update(Chunk)
+    .where(among_integers(Chunk.id), Chunk.state.concat("") == _STORED)  # or SQLite walks the index on state
+    .values(claimed_at=bindparam("now"))
+    .returning(Chunk.id)
+)
 Item = TypeVar("Item")
 
 
@@ -81,7 +88,7 @@ def claim_present(
     found: dict[str, PresentChunk] = {}
     for batch in _batches(digests):
         stale: dict[int, tuple[str, PresentChunk]] = {}
-        rows = session.execute(_OFFERED, {"project_id": project_id, "digests": batch})
+        rows = session.connection().execute(_OFFERED, {"project_id": project_id, "texts": list(batch)}).all()
         for id_, digest, size_bytes, crc64, state, verification, origin_run_id, claimed_at in rows:
             if state != _STORED or (verification != _VERIFIED and origin_run_id != run_id):
                 continue
@@ -97,13 +104,8 @@ def claim_present(
 
 def _renew(session: Session, ids: Iterable[int], now: int) -> Iterator[int]:
     """Renews the claims of those that are still live, in one statement, and gives their ids."""
-    statement = (
-        update(Chunk)
-        .where(Chunk.id.in_(ids), Chunk.state.concat("") == _STORED)  # or SQLite walks the index on state: every chunk
-        .values(claimed_at=now)
-        .returning(Chunk.id)
-    )
-    return iter(session.scalars(statement, execution_options={"synchronize_session": False}).all())
+    renewed = session.connection().execute(_RENEW, {"integers": list(ids), "now": now})
+    return iter(renewed.scalars().all())
 
 
 def locked_row_of(session: Session, project_id: str, digest: str) -> Chunk | None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -210,6 +211,13 @@ def test_a_reader_that_goes_away_is_no_error_message(shardkeep: CommandLine, his
     assert (done.returncode, done.stderr) == (141, "")
 
 
+# A test run that a shell started in the background ignores SIGINT, and so would everything it starts.
+INTERRUPTIBLE = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from shardkeep.cli.main import main; sys.exit(main())"
+)
+
+
 @pytest.mark.slow
 def test_a_push_interrupted_while_it_reads_ends_with_130_and_aborts_its_checkpoint(
     shardkeep: CommandLine, tmp_path: Path
@@ -228,7 +236,7 @@ def test_a_push_interrupted_while_it_reads_ends_with_130_and_aborts_its_checkpoi
     with FaultyProxy(shardkeep.service.port) as proxy, shardkeep.client() as client:
         proxy.fail("^PUT .*/chunks/[0-9a-f]{64}", hold, times=1000, forwards=False)
         process = subprocess.Popen(
-            [*COMMAND, "push", str(path), "interrupt/r", "--step", "1"],
+            [sys.executable, "-c", INTERRUPTIBLE, "push", str(path), "interrupt/r", "--step", "1"],
             env=shardkeep.environment({"SHARDKEEP_URL": proxy.url}),
             stderr=subprocess.PIPE,
             text=True,

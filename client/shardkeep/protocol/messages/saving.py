@@ -9,7 +9,7 @@ from shardkeep.protocol.identifiers import (
     Digest,
 )
 from shardkeep.protocol.messages.bodies import Answer, Request
-from shardkeep.protocol.messages.checkpoints import AbortInfo, CheckpointState
+from shardkeep.protocol.messages.checkpoints import AbortInfo, CheckpointInfo, CheckpointState
 from shardkeep.protocol.messages.scalars import Rank, Reason, Step, WorldSize
 
 
@@ -46,7 +46,7 @@ class StateAnswer(Answer):
     """Answer to open polls and beats: GET .../state and POST .../sessions/{rank}/beat.
 
     `missing_chunks` names digests this rank's manifest needs and the service lost or found damaged: upload them
-    again and repeat the manifest.
+    again and repeat the manifest. `checkpoint` is the whole of a committed one, so that its ranks need not ask again.
     """
 
     checkpoint_id: CheckpointId
@@ -56,3 +56,4 @@ class StateAnswer(Answer):
     waiting_for: list[int] = Field(default_factory=list)
     abort: AbortInfo | None = None
     missing_chunks: list[Digest] = Field(default_factory=list)
+    checkpoint: CheckpointInfo | None = None
