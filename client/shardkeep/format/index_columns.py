@@ -17,7 +17,11 @@ from shardkeep.format.names import join_name, plain_text
 from shardkeep.format.regions import Region
 from shardkeep.format.segment_columns import segment_counts
 from shardkeep.format.segments import SegmentRef, SliceKind
-from shardkeep.format.tensor_table import TensorTable
+from shardkeep.format.tensor_table import Shapes, TensorTable
+
+_MANY_SLICES = 8
+_WIDE = 4
+"""Slices whose extents add up to more than so many times their tensor overlap in row-major order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class IndexLookup:
     raw_bytes: Ints
     bases: Ints
     keys: Ints
+    is_spanned: Flags
+    spans: Ints
     max_extents: Ints
     starts_region: Flags
 
@@ -158,7 +164,26 @@ def make_lookup(tensors: TensorTable, boxes: Boxes, raw_bytes: Ints) -> IndexLoo
     has_slices = tensor_starts[1:] > tensor_starts[:-1]
     if len(boxes):
         max_extents[has_slices] = np.maximum.reduceat(boxes.last - boxes.first, tensor_starts[:-1][has_slices])
+    is_spanned, spans = _spanned_axes(tensors.shapes, boxes, tensor_starts, max_extents)
     starts_region = np.ones(len(boxes), np.bool_)
     starts_region[1:] = (keys[1:] != keys[:-1]) | (boxes.last[1:] != boxes.last[:-1])
     segment_starts = starts_of(segment_counts(raw_bytes))
-    return IndexLookup(tensor_starts, segment_starts, raw_bytes, bases, keys, max_extents, starts_region)
+    return IndexLookup(
+        tensor_starts, segment_starts, raw_bytes, bases, keys, is_spanned, spans, max_extents - spans, starts_region
+    )
+
+
+def _spanned_axes(shapes: Shapes, boxes: Boxes, tensor_starts: Ints, max_extents: Ints) -> tuple[Flags, Ints]:
+    """`is_spanned` and `spans`, looked for where slices reach over so much that a search would meet most of them."""
+    is_spanned = np.zeros(len(shapes.dims), np.bool_)
+    spans = np.zeros(len(shapes), np.int64)
+    counts = np.diff(tensor_starts)
+    reach = (max_extents + 1.0) * counts
+    for tensor in np.flatnonzero((counts >= _MANY_SLICES) & (reach > _WIDE * shapes.volumes)).tolist():
+        axes = slice(int(shapes.dim_starts[tensor]), int(shapes.dim_starts[tensor + 1]))
+        dims = shapes.dims[axes]
+        rows = np.arange(tensor_starts[tensor], tensor_starts[tensor + 1])
+        sizes = corners_of(shapes, boxes.take(rows)).sizes.reshape(len(rows), len(dims))
+        is_spanned[axes] = (sizes == dims).all(axis=0)
+        spans[tensor] = ((dims - 1) * shapes.strides[axes])[is_spanned[axes]].sum()
+    return is_spanned, spans

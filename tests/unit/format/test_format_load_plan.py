@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from shardkeep.errors import FormatError
 from shardkeep.format import load_planning
 from shardkeep.format.codecs import Codec
+from shardkeep.format.columns import Ints
 from shardkeep.format.index import Index, build_index, decode_index, encode_index
 from shardkeep.format.load_plan import (
     LoadRequest,
@@ -121,6 +123,39 @@ def test_many_candidates_are_looked_at_in_batches(monkeypatch: pytest.MonkeyPatc
     plan.check(request)
     assert len(plan.piece_columns) == 16 + 4 * 3
     assert shelf.read(plan, 0) == tensor.tobytes()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_however_a_tensor_is_cut_a_load_looks_only_at_the_slices_it_needs(
+    axis: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tensor that is cut along one axis alone: slices that span the others overlap in row-major order."""
+    looked_at: list[int] = []
+    sharing = load_planning._sharing
+
+    def counted(index: Index, wanted: Any, rows: Ints, slices: Ints) -> Any:
+        looked_at.append(len(rows))
+        return sharing(index, wanted, rows, slices)
+
+    monkeypatch.setattr(load_planning, "_sharing", counted)
+    shelf = ChunkShelf()
+    tensor = floats(32, 32, 32)
+    cuts = [
+        Region(tuple(number if at == axis else 0 for at in range(3)), tuple(1 if at == axis else 32 for at in range(3)))
+        for number in range(32)
+    ]
+    index = index_of(shelf, {"w": tensor}, {"w": cuts})
+    region = Region(tuple(30 if at == axis else 5 for at in range(3)), (2, 2, 2))
+
+    plan = plan_load(index, LoadRequest(("w",), (region,)))
+
+    plan.check(LoadRequest(("w",), (region,)))
+    assert len(plan.piece_columns) == 2
+    assert sum(looked_at) <= 4, "of 32 slices two are needed"
+    wanted = np.zeros_like(tensor)
+    corner = tuple(slice(offset, offset + 2) for offset in region.offsets)
+    wanted[corner] = tensor[corner]
+    assert shelf.read(plan, 0) == wanted.tobytes()
 
 
 def test_scalars_and_tensors_without_elements_load() -> None:
