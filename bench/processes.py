@@ -14,6 +14,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def cpu_seconds_of_server(pid: int) -> float:
+    """Like `cpu_seconds`, with that of the children it had: those of a database server that ended their sessions."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:15]) / _TICKS_PER_SECOND
+
+
 def resident_bytes(pid: int) -> int:
     """Memory in use now."""
     return _status_bytes(pid, "VmRSS")

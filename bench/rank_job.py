@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.running_service import Service, free_port
 from bench.sampler import Cost
-from bench.service import Service, free_port
 from bench.stopwatch import Reading
 
 _LIMIT_SECONDS = 1_800

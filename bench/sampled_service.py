@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import shardkeep_service.cli.serving  # noqa: F401 - imported before the clock starts
+from bench.running_service import PROFILE_VARIABLE
 from bench.sampler import Sampler
-from bench.service import PROFILE_VARIABLE
 from shardkeep_service.cli.main import main
 
 if __name__ == "__main__":

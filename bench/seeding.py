@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from sqlalchemy import insert
 
@@ -18,9 +17,9 @@ _RANKS_AT_A_TIME = 32
 _ORIGIN = "ckp_" + 32 * "0"
 
 
-def seed_chunks(data_dir: Path, ranks: Sequence[SimulatedRank], *, project_id: str, run_id: str) -> None:
+def seed_chunks(database_url: str, ranks: Sequence[SimulatedRank], *, project_id: str, run_id: str) -> None:
     """One row a chunk; no object is behind it, which only reading its bytes would notice."""
-    database = Database(f"sqlite:///{data_dir / 'shardkeep.db'}", pool_size=1)
+    database = Database(database_url)
     for start in range(0, len(ranks), _RANKS_AT_A_TIME):
         rows = [row for rank in ranks[start : start + _RANKS_AT_A_TIME] for row in _rows(rank, project_id, run_id)]
         with database.write() as session:

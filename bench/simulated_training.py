@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from bench.connections import Connection, Traffic
 from bench.phases import PhaseMeter
-from bench.service import Service
+from bench.running_service import Service
 from bench.simulated_checkpoint import STEP, Scale, SimulatedRank, as_json
 from shardkeep.format.load_plan import decode_load_plan, decode_load_request
 from shardkeep.protocol import routes

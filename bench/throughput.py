@@ -21,8 +21,8 @@ from rich.console import Console
 
 from bench.metadata_tables import show_costs
 from bench.rank_job import JobReport, run_ranks
+from bench.running_service import Service, running_service
 from bench.sampler import Cost
-from bench.service import Service, running_service
 from bench.throughput_tables import show_first, show_operations
 
 

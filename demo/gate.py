@@ -10,11 +10,25 @@ import re
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 _HEAD_LIMIT = 64 * 1024
 _PIECE = 256 * 1024
+
+
+class Tally:
+    """How many matching requests there were. Thread-safe; traps of several gates may count together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def next(self) -> int:
+        """Counts one more."""
+        with self._lock:
+            self._count += 1
+            return self._count
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +43,7 @@ class Trap:
     count: int
     spring: Callable[[], None]
     when: Literal["before", "after"] = "before"
+    tally: Tally = field(default_factory=Tally)
 
 
 class Gate:
@@ -37,18 +52,18 @@ class Gate:
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.port = int(self._listener.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
         self.requests: list[str] = []
         """Every "METHOD path" since the last `set_trap`, in order of arrival."""
         self._trap: Trap | None = None
-        self._seen = 0
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, name="gate", daemon=True).start()
 
     def set_trap(self, trap: Trap | None) -> None:
         """Arms one trap, or none."""
         with self._lock:
-            self._trap, self._seen, self.requests = trap, 0, []
+            self._trap, self.requests = trap, []
 
     def close(self) -> None:
         """Stops accepting; open connections end with their peers."""
@@ -95,10 +110,7 @@ class Gate:
         with self._lock:
             self.requests.append(request)
             trap = self._trap
-            if trap is None or not re.search(trap.pattern, request):
-                return None
-            self._seen += 1
-            if self._seen != trap.count:
+            if trap is None or not re.search(trap.pattern, request) or trap.tally.next() != trap.count:
                 return None
             self._trap = None
             return trap

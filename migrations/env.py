@@ -9,8 +9,8 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy import Connection
 
-from shardkeep_service.database.database import Database
 from shardkeep_service.database.migrate import CONNECTION_ATTRIBUTE
+from shardkeep_service.database.open_database import open_database
 from shardkeep_service.database.tables import METADATA
 from shardkeep_service.settings import Settings
 
@@ -25,5 +25,5 @@ given: Connection | None = context.config.attributes.get(CONNECTION_ATTRIBUTE)
 if given is not None:
     run(given)
 else:
-    with Database(Settings().resolved_database_url).write_connection() as own:
+    with open_database(Settings(), application="alembic", connections=2).schema_connection() as own:
         run(own)

@@ -13,6 +13,8 @@ revision: str = ${repr(up_revision)}
 down_revision: str | None = ${repr(down_revision)}
 branch_labels: None = None
 depends_on: None = None
+oldest_code: str | None = ${repr(down_revision)}
+"""The oldest revision whose code may run on this schema: that of the last release, while this one only expands."""
 
 
 def upgrade() -> None:

@@ -9,9 +9,11 @@ import contextlib
 import http.client
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -51,32 +53,37 @@ DROPPED = Reply(nothing=True)
 
 @dataclass(slots=True)
 class Fault:
-    """`action` for the next `times` exchanges whose `METHOD /path` matches `pattern`."""
+    """`action` for the next `times` exchanges whose `METHOD /path` matches; `before` comes before forwarding."""
 
     pattern: str
     action: Action
     times: int = 1
     forwards: bool = True
+    before: Callable[[Exchange], None] | None = None
 
     def applies(self, exchange: Exchange) -> bool:
         return self.times > 0 and re.search(self.pattern, f"{exchange.method} {exchange.path}") is not None
 
 
 class FaultyProxy:
-    """Listens on a free port of loopback and forwards to `upstream_port`."""
+    """Listens on a free port of loopback and forwards to `upstream_port`. With a `certificate` it speaks TLS."""
 
-    def __init__(self, upstream_port: int) -> None:
+    def __init__(self, upstream_port: int, *, certificate: Path | None = None) -> None:
         self._upstream_port = upstream_port
+        self._tls = None if certificate is None else ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        if self._tls is not None and certificate is not None:
+            self._tls.load_cert_chain(certificate)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
         self._open: set[socket.socket] = set()
         self.exchanges: list[Exchange] = []
+        self.connections = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def fail(self, pattern: str, action: Action | Reply, *, times: int = 1, forwards: bool = True) -> Fault:
         """Damage the next `times` exchanges that match; with `forwards=False` the upstream never hears of them."""
@@ -85,6 +92,19 @@ class FaultyProxy:
         with self._lock:
             self._faults.append(fault)
         return fault
+
+    def tamper(self, pattern: str, before: Callable[[Exchange], None], *, times: int = 1) -> Fault:
+        """Do something to the next `times` requests that match, or to the world, before they are forwarded."""
+        fault = Fault(pattern, lambda _: Reply(), times, before=before)
+        with self._lock:
+            self._faults.append(fault)
+        return fault
+
+    def forget(self) -> None:
+        """Drop the faults and what was seen so far."""
+        with self._lock:
+            self._faults.clear()
+            self.exchanges.clear()
 
     def count(self, pattern: str) -> int:
         """How many exchanges so far match."""
@@ -121,12 +141,21 @@ class FaultyProxy:
                 return
             with self._lock:
                 self._open.add(connection)
+                self.connections += 1
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        if self._tls is not None:
+            try:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            except OSError:  # the client does not trust us
+                connection.close()
+                return
         with connection, connection.makefile("rb") as reader, contextlib.suppress(OSError):
-            while (exchange := _read_request(reader.readline, reader.read)) is not None:
+            while (exchange := _read_request(reader.readline, reader.read, connection.sendall)) is not None:
                 fault = self._fault_of(exchange)
+                if fault is not None and fault.before is not None:
+                    fault.before(exchange)
                 if (fault is None or fault.forwards) and not self._forward(exchange):
                     break
                 with self._lock:
@@ -160,7 +189,9 @@ class FaultyProxy:
         return True
 
 
-def _read_request(readline: Callable[[], bytes], read: Callable[[int], bytes]) -> Exchange | None:
+def _read_request(
+    readline: Callable[[], bytes], read: Callable[[int], bytes], send: Callable[[bytes], None]
+) -> Exchange | None:
     line = readline().decode("latin-1").split()
     if len(line) != 3:
         return None
@@ -168,6 +199,8 @@ def _read_request(readline: Callable[[], bytes], read: Callable[[int], bytes]) -
     while (header := readline().decode("latin-1").strip()) != "":
         name, _, value = header.partition(":")
         headers[name.strip().lower()] = value.strip()
+    if headers.pop("expect", "").lower() == "100-continue":
+        send(b"HTTP/1.1 100 Continue\r\n\r\n")
     return Exchange(line[0], line[1], headers, read(int(headers.get("content-length", 0))))
 
 
@@ -182,7 +215,8 @@ def _answer(connection: socket.socket, exchange: Exchange, reply: Reply) -> bool
         *(f"{name}: {value}" for name, value in headers.items() if name not in framing),
     ]
     if reply.framing == "length":
-        lines.append(f"content-length: {len(body)}")
+        told = headers.get("content-length") if exchange.method == "HEAD" else None
+        lines.append(f"content-length: {told or len(body)}")
     elif reply.framing == "chunked":
         lines.append("transfer-encoding: chunked")
     else:

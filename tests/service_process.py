@@ -23,15 +23,20 @@ class ServiceProcess:
     """One service on one data directory.
 
     `env` adds to the environment; SHARDKEEP_HOME is always a directory beside the data, so that no test touches the
-    user's. Use as a context manager, or call `start` and `stop`.
+    user's. `name` tells replicas that share a data directory apart. Use as a context manager, or call `start` and
+    `stop`.
     """
 
-    def __init__(self, data_dir: Path, *, port: int = 0, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, *, port: int = 0, env: Mapping[str, str] | None = None, name: str | None = None
+    ) -> None:
         self.data_dir = data_dir
-        self.home = data_dir.parent / f"{data_dir.name}-home"
+        self.name = name or data_dir.name
+        self.home = data_dir.parent / f"{self.name}-home"
         self.port = port or free_port()
         self.env = dict(env or {})
-        self.log_path = data_dir.parent / f"{data_dir.name}.log"
+        self.log_path = data_dir.parent / f"{self.name}.log"
+        self.program = [sys.executable, "-m", "shardkeep_service"]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -50,6 +55,11 @@ class ServiceProcess:
         return self._running().pid
 
     @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def log(self) -> str:
         """What it wrote to standard error so far, over all starts."""
         return self.log_path.read_text() if self.log_path.exists() else ""
@@ -63,14 +73,17 @@ class ServiceProcess:
             "SHARDKEEP_TOKEN": self.token,
         }
 
+    def command(self) -> list[str]:
+        """The words after `shardkeep-service`."""
+        return ["serve", "--data", str(self.data_dir), "--port", str(self.port)]
+
     def start(self, *, env: Mapping[str, str] | None = None, wait: bool = True) -> Self:
         """Starts it and waits until it is ready; `env` holds for this start only."""
         assert self._process is None, "already started"
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "shardkeep_service", "serve"]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--data", str(self.data_dir), "--port", str(self.port)],
+                [*self.program, *self.command()],
                 env={**os.environ, "SHARDKEEP_HOME": str(self.home), **self.env, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -17,6 +17,7 @@ ShardkeepError
 ├── ServiceError                the service refused: `code`, `status`, `request_id`, `retryable`
 │   ├── Unauthenticated         401
 │   ├── PermissionDenied        403
+│   │   └── QuotaExceeded       the project uses what it may; `extra` has `used` and `limit`
 │   ├── NotFound                404
 │   │   └── CheckpointNotCommitted
 │   ├── Conflict                409, 412
@@ -137,6 +138,10 @@ class Unauthenticated(ServiceError):
 
 class PermissionDenied(ServiceError):
     """The token's scope or project does not allow this."""
+
+
+class QuotaExceeded(PermissionDenied):
+    """The project uses what its quota allows: `extra` has `used` and `limit`. Free some, or ask for more."""
 
 
 class NotFound(ServiceError):

@@ -13,6 +13,7 @@ from shardkeep.protocol import routes
 from shardkeep.protocol.messages import Capabilities
 from shardkeep.protocol.versions import LIST_LIMIT, NEGOTIATE_LIMIT, PROTOCOL_VERSION, WAIT_SECONDS_LIMIT
 from shardkeep_service.access.dependency import Principal, Scope, requires
+from shardkeep_service.chunks.direct import upload_presigner
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter()
@@ -20,7 +21,7 @@ SERVICE_VERSION: Final = version("shardkeep")
 
 
 @router.get(routes.CAPABILITIES)
-async def capabilities(
+def capabilities(
     context: Annotated[ServiceContext, Depends(get_context)],
     _principal: Annotated[Principal, Depends(requires(Scope.READ))],
 ) -> Capabilities:
@@ -38,5 +39,5 @@ async def capabilities(
         lease_seconds=settings.lease_seconds,
         beat_seconds=settings.beat_seconds,
         wait_seconds_limit=WAIT_SECONDS_LIMIT,
-        uploads=["streamed"],
+        uploads=["streamed"] if upload_presigner(context) is None else ["streamed", "direct"],
     )

@@ -16,6 +16,7 @@ from shardkeep.protocol.versions import LIST_LIMIT
 from shardkeep_service.errors import Refusal
 
 MAX_CURSOR_LENGTH: Final = 16_384
+_LARGEST: Final = (1 << 63) - 1
 
 PageLimit = Annotated[int, Query(ge=1, description=f"Items in the page; more than {LIST_LIMIT} means {LIST_LIMIT}.")]
 PageCursor = Annotated[
@@ -48,6 +49,8 @@ def decode_cursor(
     position = tuple(document[1:])
     if any(type(part) is not expected for part, expected in zip(position, types, strict=True)):
         raise _refusal()
+    if any(isinstance(part, int) and not -_LARGEST <= part <= _LARGEST for part in position):
+        raise _refusal()  # no column holds it
     return position
 
 

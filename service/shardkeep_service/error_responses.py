@@ -13,14 +13,22 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from shardkeep.protocol.error_codes import PROBLEM_CONTENT_TYPE, ErrorCode
-from shardkeep_service.blob_store.errors import BlobExists, BlobMissing, BlobStoreError, BlobStoreFull
-from shardkeep_service.database.errors import DatabaseBusy, DatabaseFailed, DatabaseFull
+from shardkeep_service.blob_store.errors import (
+    BlobExists,
+    BlobMissing,
+    BlobStoreError,
+    BlobStoreFull,
+    BlobStoreRefused,
+    BlobStoreUnavailable,
+)
+from shardkeep_service.database.errors import DatabaseBusy, DatabaseFailed, DatabaseFull, ValueUnstorable
 from shardkeep_service.errors import Refusal
 from shardkeep_service.observability.request_ids import request_id_of
 
 _AUTHENTICATE: Final = 'Bearer realm="shardkeep"'
 _FIELD_ERRORS_LIMIT: Final = 20
 _RETRY_AFTER_SECONDS: Final = 1.0
+_REFUSED_RETRY_AFTER_SECONDS: Final = 10.0
 
 
 def problem_response(refusal: Refusal, request_id: str | None) -> Response:
@@ -119,13 +127,22 @@ def _refusal_of_blob_store(error: BlobStoreError) -> Refusal:
         return Refusal(ErrorCode.CHUNK_DAMAGED, detail)
     if isinstance(error, BlobExists):
         return Refusal(ErrorCode.INTERNAL, "the store holds another object under a new key; see the service's log")
-    detail = "the object store does not answer; retry"
-    return Refusal(ErrorCode.STORAGE_UNAVAILABLE, detail, retry_after_seconds=_RETRY_AFTER_SECONDS)
+    if isinstance(error, BlobStoreRefused):
+        detail = "the object store refuses this service; its log names the permission or setting to correct"
+        return Refusal(ErrorCode.STORAGE_UNAVAILABLE, detail, retry_after_seconds=_REFUSED_RETRY_AFTER_SECONDS)
+    if isinstance(error, BlobStoreUnavailable) and error.throttled:
+        detail = "the object store asks to slow down (throttling); retry"
+    else:
+        detail = "the object store does not answer; retry"
+    asked = error.retry_after_seconds if isinstance(error, BlobStoreUnavailable) else None
+    return Refusal(ErrorCode.STORAGE_UNAVAILABLE, detail, retry_after_seconds=asked or _RETRY_AFTER_SECONDS)
 
 
 def _refusal_of_database(error: DatabaseFailed) -> Refusal:
     if isinstance(error, DatabaseFull):
         return Refusal(ErrorCode.STORAGE_FULL, "the database has no space left; free some or enlarge it, then retry")
+    if isinstance(error, ValueUnstorable):
+        return Refusal(ErrorCode.MALFORMED_REQUEST, f"a value of the request cannot be stored: {error}")
     code, detail = ErrorCode.NOT_READY, "the database does not answer; retry"
     if isinstance(error, DatabaseBusy):
         code, detail = ErrorCode.BUSY, "the database is busy; retry"

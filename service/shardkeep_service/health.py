@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Final
@@ -15,7 +16,7 @@ from shardkeep.protocol import routes
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep_service.blob_store.errors import BlobStoreError
 from shardkeep_service.database.errors import DatabaseFailed
-from shardkeep_service.database.migrate import current_revision, head_revision
+from shardkeep_service.database.migrate import MigrationRefused, check_schema
 from shardkeep_service.errors import Refusal
 from shardkeep_service.service_context import ServiceContext, get_context
 
@@ -30,29 +31,37 @@ class Readiness:
     def __init__(self, context: ServiceContext, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._context = context
         self._clock = clock
-        self._head = head_revision()
+        self._checking = threading.Lock()
         self._found: dict[str, str] = {}
         self._found_at = float("-inf")
 
     def checks(self) -> Mapping[str, str]:
         """Each check by name with `ok` or what is wrong."""
-        if self._clock() - self._found_at > _REMEMBER_SECONDS:
-            self._found = {"database": self._check_database(), "blob_store": self._check_blob_store()}
-            self._found_at = self._clock()
+        if self._clock() - self._found_at <= _REMEMBER_SECONDS:
+            return self._found
+        # One caller checks and the others are told what was found last: a store that hangs holds one thread.
+        if self._checking.acquire(blocking=not self._found):
+            try:
+                self._found = {"database": self._check_database(), "blob_store": self._check_blob_store()}
+                self._found_at = self._clock()
+            finally:
+                self._checking.release()
         return self._found
 
     def _check_database(self) -> str:
         try:
-            current = current_revision(self._context.database)
+            check_schema(self._context.database)
         except DatabaseFailed as error:
             return f"does not answer: {error}"
-        return _OK if current == self._head else f"is at revision {current}, this version needs {self._head}"
+        except MigrationRefused as error:
+            return str(error)
+        return _OK
 
     def _check_blob_store(self) -> str:
         key = f"readiness/{secrets.token_hex(8)}"
         try:
             self._context.blob_store.put(key, memoryview(b"ready"))
-            self._context.blob_store.delete(key)
+            self._context.blob_store.delete([key])
         except BlobStoreError as error:
             return f"cannot be written: {error}"
         return _OK

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import select
 from collections.abc import Iterator
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from shardkeep.protocol.error_codes import PROBLEM_CONTENT_TYPE, ErrorCode
+from shardkeep.protocol.error_codes import MEANINGS, PROBLEM_CONTENT_TYPE, ErrorCode
+from shardkeep.protocol.messages import Problem
 
 RECEIVE_INTO: Final = "shardkeep.receive_into"
 """`async (out, idle_timeout_seconds) -> int`: fills `out`, which is as long as the body, and gives how much arrived.
@@ -33,37 +34,99 @@ ABORT: Final = "shardkeep.abort_connection"
 
 _PATIENCE_MILLISECONDS: Final = 20
 """A client on a fast network takes more within this; going back to the loop costs as much as a megabyte."""
-_MALFORMED: Final = json.dumps({
-    "type": "about:blank",
-    "title": "Bad Request",
-    "status": 400,
-    "detail": "this is not a valid HTTP/1.1 request",
-    "code": ErrorCode.MALFORMED_REQUEST,
-    "request_id": None,
-    "retryable": False,
-}).encode()  # fmt: skip
+_SCRAP_BYTES: Final = 4096
+"""Where bytes go that still arrive for a body nobody reads any more."""
+HEADER_SECONDS: Final = 30.0
+HEADER_BYTES_LIMIT: Final = 64 * 1024
 
 
 class ShardkeepProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection. The headers of a request must be whole within `header_seconds`, however they trickle in."""
+
+    header_seconds: float = HEADER_SECONDS
+    _in_headers = True
+    _header_bytes = 0
+    _header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A connection on which no request comes is given up too."""
+        super().connection_made(transport)
+        self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Waits for nothing any more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bounds the headers of a request, which the parser would take without end."""
+        if self._in_headers:
+            self._header_bytes += len(data)
+        super().data_received(data)
+        if self._in_headers and self._header_bytes > HEADER_BYTES_LIMIT:
+            detail = f"the headers have more than {HEADER_BYTES_LIMIT} bytes"
+            self._refuse(ErrorCode.HEADERS_TOO_LARGE, detail)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (the base class's words are not for clients)
         """Answers what the parser refuses, then closes."""
-        head = (
-            f"HTTP/1.1 400 Bad Request\r\ncontent-type: {PROBLEM_CONTENT_TYPE}\r\n"
-            f"content-length: {len(_MALFORMED)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + _MALFORMED)
-        self.transport.close()
+        self._refuse(ErrorCode.MALFORMED_REQUEST, "this is not a valid HTTP/1.1 request")
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        if self._header_timer is None:
+            self._await_headers()
+
+    def on_message_complete(self) -> None:
+        """What comes next is another request."""
+        super().on_message_complete()
+        self._expect_request()
 
     def on_headers_complete(self) -> None:
         """Offers the extensions; the application runs only after this returns."""
+        self._stop_waiting()
+        self._in_headers = False
         super().on_headers_complete()
         extensions: dict[str, Any] = {ABORT: self.transport.abort}
         if self.scheme == "http":
             extensions[RECEIVE_INTO] = partial(self._receive_into, self.cycle)
             extensions[SEND_FILE] = partial(_send_file, self.transport, self.cycle)
         self.scope["extensions"] = extensions
+
+    def _expect_request(self) -> None:
+        self._in_headers, self._header_bytes = True, 0
+
+    def _await_headers(self) -> None:
+        self._header_timer = self.loop.call_later(self.header_seconds, self._headers_late)
+
+    def _stop_waiting(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _headers_late(self) -> None:
+        self._header_timer = None
+        if self._header_bytes:
+            detail = f"the headers were not complete after {self.header_seconds:g} s; send the request again"
+            self._refuse(ErrorCode.IDLE_TIMEOUT, detail)
+        else:
+            self.transport.close()
+
+    def _refuse(self, code: ErrorCode, detail: str) -> None:
+        """Answers a request that never reached the application, and closes."""
+        if self.transport.is_closing():
+            return
+        self._stop_waiting()
+        meaning = MEANINGS[code]
+        title = HTTPStatus(meaning.status).phrase
+        problem = Problem(title=title, status=meaning.status, detail=detail, code=code, retryable=meaning.retryable)
+        body = problem.model_dump_json().encode()
+        head = (
+            f"HTTP/1.1 {meaning.status} {title}\r\ncontent-type: {PROBLEM_CONTENT_TYPE}\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
     async def _receive_into(self, cycle: RequestResponseCycle, out: memoryview, *, idle_timeout_seconds: float) -> int:
         if cycle.waiting_for_100_continue:
@@ -82,7 +145,8 @@ class ShardkeepProtocol(HttpToolsProtocol):
                 self._take_back(cycle)
             else:
                 self._give_up(cycle)
-        return len(parsed) + rest.filled
+            filled = rest.let_go()
+        return len(parsed) + filled
 
     def _hand_over(self, receiver: _BodyReceiver) -> None:
         """Uvloop chooses how it reads when reading starts, so it is stopped around the change."""
@@ -95,6 +159,7 @@ class ShardkeepProtocol(HttpToolsProtocol):
         """The body ended exactly at the end of the buffer: the next byte begins a request, for a parser of its own."""
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._expect_request()
         cycle.more_body = False
         cycle.message_event.clear()
         self.transport.set_protocol(self)
@@ -106,6 +171,11 @@ class ShardkeepProtocol(HttpToolsProtocol):
         cycle.keep_alive = False
         if not self.transport.is_closing():
             self.transport.pause_reading()
+
+
+def protocol_with(*, header_seconds: float) -> type[ShardkeepProtocol]:
+    """The protocol with this bound."""
+    return type("ConfiguredProtocol", (ShardkeepProtocol,), {"header_seconds": header_seconds})
 
 
 class _BodyReceiver(asyncio.BufferedProtocol):
@@ -131,6 +201,15 @@ class _BodyReceiver(asyncio.BufferedProtocol):
             except TimeoutError:
                 if self.filled == before:
                     raise
+
+    def let_go(self) -> int:
+        """Ends the use of the buffer, which may be lent to others from now on; gives how much of it was filled.
+
+        uvloop refers to a connection's last receiver as long as the connection lives, so this must not keep the memory.
+        """
+        filled, self.filled = self.filled, 0
+        self._out = memoryview(bytearray(_SCRAP_BYTES))
+        return filled
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (the interface of asyncio)
         return self._out[self.filled :]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import CursorResult
+from sqlalchemy import literal
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -13,7 +13,10 @@ from shardkeep_service.database.base import Base
 
 
 def insert_if_absent(session: Session, model: type[Base], values: Mapping[str, Any]) -> bool:
-    """Whether the row was made now; False where a unique constraint says that it exists."""
+    """Whether the row was made now; False where a unique constraint says that it exists.
+
+    On PostgreSQL it waits for another transaction that is making the same row. After False, a new statement sees it.
+    """
     on_sqlite = session.get_bind().dialect.name == "sqlite"
     statement = (sqlite.insert if on_sqlite else postgresql.insert)(model).values(values).on_conflict_do_nothing()
-    return cast("CursorResult[Any]", session.execute(statement)).rowcount == 1
+    return session.execute(statement.returning(literal(1))).first() is not None

@@ -20,7 +20,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from shardkeep_service.http_protocol import ShardkeepProtocol
+from shardkeep_service.http_protocol import protocol_with
 from shardkeep_service.service_context import ServiceContext
 
 log = structlog.get_logger("shardkeep.server")
@@ -60,7 +60,7 @@ def run(app: FastAPI, listener: socket.socket) -> None:
     context: ServiceContext = app.state.context
     config = uvicorn.Config(
         app,
-        http=ShardkeepProtocol,
+        http=protocol_with(header_seconds=context.settings.header_timeout_seconds),
         loop="uvloop",
         ws="none",
         lifespan="on",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from fastapi import Request
 
+from shardkeep_service.blob_store.presigner import Presigner, StoreAbilities
 from shardkeep_service.drain import Drain
+from shardkeep_service.observability.metrics import Metrics
 
 if TYPE_CHECKING:
     from shardkeep_service.blob_store.blob_store import BlobStore
@@ -104,6 +107,16 @@ class ServiceContext:
     board: StateBoard = field(default_factory=StateBoard)
     pools: ThreadPools = field(default_factory=ThreadPools)
     drain: Drain = field(default_factory=Drain)
+    metrics: Metrics = field(default_factory=Metrics)
+    presigner: Presigner | None = None
+    """None where clients cannot reach the store themselves."""
+    find_abilities: Callable[[], StoreAbilities] = StoreAbilities
+    """Asks the store at the first call and remembers; `BlobStoreUnavailable` while it does not answer."""
+
+    @property
+    def abilities(self) -> StoreAbilities:
+        """What the object store really does. The first use may ask the store: keep it off the event loop."""
+        return self.find_abilities()
 
 
 def get_context(request: Request) -> ServiceContext:

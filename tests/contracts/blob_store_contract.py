@@ -6,6 +6,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -18,12 +19,21 @@ BAD_KEYS = [
 ]  # fmt: skip
 
 
+MIXED_KEYS = ["a-b/x", "b0", "a.b", "a/x", "a/y/z", "b/10", "a0", "ab/c", "b/1", "b/2"]
+"""Names that begin with another folder's name: their order differs between stores."""
+PLAIN_KEYS = ["a/x", "b/2/9", "a/y/z", "b/10/x", "c/d/e.1", "a/y/z0", "b/2/10", "c/d/e.10", "d", "c/d/e.2"]
+"""Names as the service makes them: none begins with the name of a folder beside it."""
+
+
 def big_body(size_bytes: int) -> memoryview:
     return memoryview(bytearray(os.urandom(size_bytes)))
 
 
 class BlobStoreContract(ABC):
     """Subclass as `Test...` and implement `make_store`."""
+
+    listed_keys: ClassVar[list[str]] = MIXED_KEYS
+    """What the tests of order list; a store that sorts by folders says PLAIN_KEYS."""
 
     @abstractmethod
     def make_store(self, directory: Path) -> BlobStore: ...
@@ -89,24 +99,31 @@ class BlobStoreContract(ABC):
     def test_deleting_is_repeatable_and_leaves_the_neighbours(self, store: BlobStore) -> None:
         for key in ("a/b/one", "a/b/two", "a/c"):
             store.put(key, memoryview(b"x"))
-        store.delete("a/b/one")
-        store.delete("a/b/one")
-        store.delete("never/was")
+        store.delete(["a/b/one"])
+        store.delete(["a/b/one"])
+        store.delete(["never/was"])
         assert [info.key for info in store.list("")] == ["a/b/two", "a/c"]
 
     def test_a_deleted_key_can_be_put_again(self, store: BlobStore) -> None:
         store.put("a/b/c", memoryview(b"one"))
-        store.delete("a/b/c")
+        store.delete(["a/b/c"])
         store.put("a/b/c", memoryview(b"two"))
         assert store.size("a/b/c") == 3
 
     def test_a_list_is_in_key_order_and_has_sizes(self, store: BlobStore) -> None:
-        keys = ["a-b/x", "a.b", "a/x", "a/y/z", "a0", "ab/c", "b/1", "b/10", "b/2", "b0"]
-        for size, key in enumerate(reversed(keys)):
+        for size, key in enumerate(self.listed_keys):
             store.put(key, memoryview(bytes(size)))
         found = list(store.list(""))
-        assert [info.key for info in found] == sorted(keys)
-        assert BlobInfo("a-b/x", 9) in found
+        assert [info.key for info in found] == sorted(self.listed_keys)
+        assert BlobInfo(self.listed_keys[3], 3) in found
+
+    def test_a_list_gives_every_object_once_and_goes_on_in_its_own_order(self, store: BlobStore) -> None:
+        for key in MIXED_KEYS:
+            store.put(key, memoryview(b"x"))
+        found = [info.key for info in store.list("")]
+        assert sorted(found) == sorted(MIXED_KEYS)
+        for position, key in enumerate(found):
+            assert [info.key for info in store.list("", after=key)] == found[position + 1 :], key
 
     @pytest.mark.parametrize(
         ("prefix", "keys"),
@@ -126,6 +143,16 @@ class BlobStoreContract(ABC):
             store.put(key, memoryview(b"x"))
         assert [info.key for info in store.list(prefix)] == keys
 
+    @pytest.mark.parametrize("prefix", ["", "a", "a/", "b/"])
+    def test_a_list_goes_on_after_any_key_there_is_or_not(self, store: BlobStore, prefix: str) -> None:
+        keys = sorted(self.listed_keys)
+        for key in keys:
+            store.put(key, memoryview(b"x"))
+        folder = ["a/y"] if self.listed_keys is MIXED_KEYS else []  # nor is a folder's name a key where it could be one
+        for after in ("", *keys, *folder, "a/", "a/y/", "a/y/zz", "b/", "b/1/x", "zz"):
+            expected = [key for key in keys if key.startswith(prefix) and key > after]
+            assert [info.key for info in store.list(prefix, after=after)] == expected, after
+
     @pytest.mark.parametrize("key", BAD_KEYS)
     def test_E186_a_key_that_is_not_one_is_refused_by_every_method(self, store: BlobStore, key: str) -> None:
         for call in (
@@ -133,7 +160,7 @@ class BlobStoreContract(ABC):
             lambda: store.read_into(key, 0, memoryview(bytearray(1))),
             lambda: next(iter(store.stream(key, 0, 1, piece_bytes=1))),
             lambda: store.size(key),
-            lambda: store.delete(key),
+            lambda: store.delete([key]),
         ):
             with pytest.raises(ValueError, match="key"):
                 call()
@@ -168,7 +195,7 @@ class BlobStoreContract(ABC):
             try:
                 for turn in range(40):
                     store.put(f"dir/sub/{name}.{turn}", memoryview(b"x"))
-                    store.delete(f"dir/sub/{name}.{turn}")
+                    store.delete([f"dir/sub/{name}.{turn}"])
             except BaseException as error:
                 failures.append(error)
 

@@ -10,7 +10,20 @@ from typing import Annotated
 
 import typer
 
-from shardkeep.cli import comparing, keeping, listing, pulling, pushing, showing, verifying
+from shardkeep.cli import (
+    audit,
+    comparing,
+    keeping,
+    listing,
+    pulling,
+    pushing,
+    quotas,
+    retention,
+    showing,
+    tagging,
+    tokens,
+    verifying,
+)
 from shardkeep.cli.exit_codes import ExitCode, exit_code_of
 from shardkeep.cli.invocation import Invocation, installed_version
 from shardkeep.cli.output import Output
@@ -35,7 +48,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (listing, showing, comparing, verifying, pulling, pushing, keeping):
+_READING = (listing, showing, comparing, verifying, pulling)
+_CHANGING = (pushing, keeping, tagging, retention, tokens, quotas, audit)
+for _module in (*_READING, *_CHANGING):
     _module.register(app)
 
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_DURATION = re.compile(r"([1-9][0-9]{0,5})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -30,6 +32,14 @@ def parse_size(text: str) -> int:
         raise ValueError(f"{text!r} is no size; write for example 5GB or 512MiB")
     base = 1024 if match[3] else 1000
     return int(float(match[1]) * base ** _POWERS[match[2].lower()])
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of a text such as `30d`, `12h` or `45m`; ValueError otherwise."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no duration; write for example 30d, 12h or 45m")
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def age_text(then: datetime | None, now: datetime) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
 from shardkeep.cli.output import Output
+from shardkeep.connection.access_client import AccessClient
+from shardkeep.connection.keeping_client import KeepingClient
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.store.connect import Client, connect
 
@@ -37,6 +39,16 @@ class Invocation:
                 connect(self.url, self.token, retry_seconds=QUESTION_RETRY_SECONDS)
             )
         return self._client.service
+
+    @property
+    def access(self) -> AccessClient:
+        """The service, for what administrators ask; over the same connections."""
+        return AccessClient(self.service.transport)
+
+    @property
+    def keeping(self) -> KeepingClient:
+        """The service, for what is kept and let go; over the same connections."""
+        return KeepingClient(self.service.transport)
 
     def transfer_client(self, *, retry_seconds: float = TRANSFER_RETRY_SECONDS) -> Client:
         """A client for moving bytes, which waits longer for a service that comes back."""

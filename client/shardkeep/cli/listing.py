@@ -36,12 +36,18 @@ def ls(
     step: Annotated[int | None, typer.Option("--step", min=0, help="Only checkpoints of this step.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = DEFAULT_LIMIT,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Checkpoints in every state, and no limit.")] = False,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Projects or runs that were deleted and can be restored.")
+    ] = False,
 ) -> None:
     """List projects, the runs of a project, or the checkpoints of a run, newest first."""
     invocation: Invocation = context.obj
     if state is not None and everything:
         raise usage_error("--all lists every state; give either it or --state")
     count = None if everything else limit
+    if deleted:
+        _list_deleted(invocation, where, count)
+        return
     if where is not None and "/" in where:
         states = None if everything else state or CheckpointState.COMMITTED
         _list_checkpoints(invocation, where, state=states, step=step, count=count)
@@ -52,6 +58,20 @@ def ls(
         _list_projects(invocation, count)
     else:
         _list_runs(invocation, where, count)
+
+
+def _list_deleted(invocation: Invocation, where: str | None, count: int | None) -> None:
+    if where is not None and not is_name(where):
+        raise usage_error("--deleted lists projects, or the runs of PROJECT; `--state deleted` lists checkpoints")
+    found: Iterator[ProjectInfo] | Iterator[RunInfo]
+    found = invocation.keeping.deleted_projects() if where is None else invocation.keeping.deleted_runs(where)
+    taken: tuple[list[ProjectInfo | RunInfo], bool] = _take(iter(found), count)
+    items, more = taken
+    now = datetime.now(UTC)
+    rows = [(item.id, item.name, age_text(item.deleted_at, now)) for item in items]
+    document = {"projects" if where is None else "runs": items, "more": more}
+    invocation.output.answer(document, show=lambda screen: screen.table(("ID", "NAME", "DELETED"), rows))
+    _tell_more(invocation, count, more=more)
 
 
 def _list_projects(invocation: Invocation, count: int | None) -> None:

@@ -28,7 +28,7 @@ from shardkeep.protocol.messages import (
 
 _ANY_STATE = (
     CheckpointState.COMMITTED, CheckpointState.VALIDATING, CheckpointState.OPEN, CheckpointState.DELETED,
-    CheckpointState.ABORTED, CheckpointState.PURGED,
+    CheckpointState.ABORTED, CheckpointState.PURGED, CheckpointState.UNCONFIRMED,
 )  # fmt: skip
 _LINEAGE_LIMIT = 10
 _LISTED_NAMES = 20

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from shardkeep.cli.chunk_checks import ChunkCheck, Finding, check_chunk, lost_chunk, plan_chunk_checks
 from shardkeep.cli.output import Advance
@@ -19,8 +20,9 @@ from shardkeep.errors import (
 from shardkeep.format.manifest import decode_manifest
 from shardkeep.format.segments import SliceRecord
 from shardkeep.protocol.error_codes import ErrorCode
-from shardkeep.protocol.messages import CheckpointInfo, Target
+from shardkeep.protocol.messages import CheckpointInfo
 from shardkeep.protocol.versions import NEGOTIATE_LIMIT
+from shardkeep.store.chunk_targets import ChunkTargets
 
 READERS = 4
 """Chunks in memory at a time."""
@@ -85,8 +87,8 @@ class Verifier:
         checks = [check for check in plan_chunk_checks(slices) if self._is_new(check)]
         for start in range(0, len(checks), _TARGETS_AT_A_TIME):
             batch = checks[start : start + _TARGETS_AT_A_TIME]
-            targets = self._targets(batch)
-            for findings in pool.map(self._check, batch, targets):
+            targets = ChunkTargets(self._service, self._info.id, (check.chunk.digest for check in batch))
+            for findings in pool.map(self._check, batch, repeat(targets)):
                 self.result.damage += [_damage(rank, finding) for finding in findings]
             self._count(batch)
 
@@ -107,26 +109,12 @@ class Verifier:
         self._seen.add(identity)
         return True
 
-    def _targets(self, batch: Sequence[ChunkCheck]) -> Iterator[Target | str]:
-        """Where to read each chunk, or why it cannot be read."""
-        try:
-            yield from self._service.read_targets(self._info.id, [check.chunk.digest for check in batch])
-        except (NotFound, IntegrityError) as exc:
-            _raise_unless_lost(exc)
-            if len(batch) == 1:
-                yield str(exc)
-                return
-            for check in batch:
-                yield from self._targets([check])
-
-    def _check(self, check: ChunkCheck, target: Target | str) -> list[Finding]:
+    def _check(self, check: ChunkCheck, targets: ChunkTargets) -> list[Finding]:
         if self._stop.is_set():
             return []
-        if isinstance(target, str):
-            return lost_chunk(check, target)
         data = memoryview(bytearray(check.chunk.size_bytes))
         try:
-            self._service.read_range_into(target, check.chunk, 0, [data])
+            targets.read_into(check.chunk, 0, [data])
         except (NotFound, IntegrityError) as exc:
             _raise_unless_lost(exc)
             return lost_chunk(check, str(exc))

@@ -54,7 +54,8 @@ class ServiceAddress:
             return self.url + target, True
         parts = urlsplit(target)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigurationError(f"The service named a transfer target that is no URL: {target[:100]!r}")
+            shown = target.partition("?")[0][:100]
+            raise ConfigurationError(f"The service named a transfer target that is no URL: {shown!r}")
         return target, False
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import urllib3
 from pydantic import ValidationError
 
+from shardkeep.connection.store_answers import STORE_CODE, describe_refusal
 from shardkeep.errors import (
     AttemptFenced,
     CheckpointNotCommitted,
@@ -19,6 +20,7 @@ from shardkeep.errors import (
     NotFound,
     NoUsableCheckpoint,
     PermissionDenied,
+    QuotaExceeded,
     SaveConflict,
     ServiceError,
     ServiceUnavailable,
@@ -30,8 +32,10 @@ from shardkeep.protocol.messages import PassedOver, Problem
 
 _BY_CODE: Final[dict[str, type[ServiceError]]] = {
     ErrorCode.CHECKPOINT_NOT_COMMITTED: CheckpointNotCommitted,
+    ErrorCode.QUOTA_EXCEEDED: QuotaExceeded,
     ErrorCode.ATTEMPT_FENCED: AttemptFenced,
     ErrorCode.SUPERSEDED: AttemptFenced,
+    ErrorCode.RUN_DELETED: AttemptFenced,
     ErrorCode.STEP_DISAGREES: SaveConflict,
     ErrorCode.WORLD_SIZE_DISAGREES: SaveConflict,
     ErrorCode.STEP_ALREADY_COMMITTED: SaveConflict,
@@ -52,6 +56,7 @@ _BY_STATUS: Final[dict[int, type[ServiceError]]] = {
     416: InvalidRequest,
     422: InvalidRequest,
     428: Conflict,
+    431: InvalidRequest,
 }
 _RETRYABLE_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """For answers that are no problem document: a proxy's or an object store's."""
@@ -80,6 +85,15 @@ def error_from_answer(status: int, headers: Mapping[str, str], body: bytes, *, r
         retryable=problem.retryable,
         extra=extra,
     )
+
+
+def error_from_store(status: int, body: bytes, *, request: str) -> ServiceError:
+    """The error that an object store's answer outside 2xx stands for; `extra` has the store's own code."""
+    message, code, store_code, retryable = describe_refusal(status, body, request=request)
+    if 300 <= status < 400:
+        message += "; redirects are not followed: correct the service's S3 endpoint or region"
+    extra = {} if store_code is None else {STORE_CODE: store_code}
+    return error_class(code, status)(message, code=code, status=status, retryable=retryable, extra=extra)
 
 
 def error_class(code: str, status: int) -> type[ServiceError]:

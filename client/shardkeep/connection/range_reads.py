@@ -14,6 +14,7 @@ from typing import Final
 
 import urllib3
 
+from shardkeep.connection.retries import RetryPolicy
 from shardkeep.connection.transport import HttpRequest, Refusal, Transport
 from shardkeep.errors import ConnectionFailed, IntegrityError
 from shardkeep.format.segments import ChunkRef
@@ -93,13 +94,21 @@ class _RangeRead:
         return Refusal(ConnectionFailed(f"chunk {self.chunk.digest}: {what}"))
 
 
-def read_range(transport: Transport, target: Target, chunk: ChunkRef, offset: int, parts: Sequence[memoryview]) -> None:
+def read_range(
+    transport: Transport,
+    target: Target,
+    chunk: ChunkRef,
+    offset: int,
+    parts: Sequence[memoryview],
+    *,
+    policy: RetryPolicy | None = None,
+) -> None:
     """Fill `parts` with the stored bytes of `chunk` from `offset` on; IntegrityError if the store has other bytes."""
     sink = ScatterSink(parts)
     read = _RangeRead(target, chunk, offset, sink, validator=None)
     if read.on_service:
         read.validator = f'"{chunk.digest}"'
-    retries = transport.retries()
+    retries = transport.retries(policy)
     request_id = secrets.token_hex(8)
     while not sink.is_full:
         before = sink.position

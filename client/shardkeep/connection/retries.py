@@ -20,10 +20,11 @@ class RetryPolicy:
     """How long one request may go on failing before its error is raised.
 
     `window_seconds` counts from the first failure in a row, so a slow upload does not use it up; the default outlives
-    a restart of the service.
+    a restart of the service. `unanswered_seconds` is the window of connections that fail, where it is another.
     """
 
     window_seconds: float = 120.0
+    unanswered_seconds: float | None = None
     first_delay_seconds: float = 0.1
     longest_delay_seconds: float = 5.0
     damage_tries: int = 5
@@ -60,9 +61,10 @@ class Retries:
         """Sleep before the next try, or raise `failure` when there must not be one."""
         if not is_worth_retrying(failure) or self._too_often_damaged(failure):
             raise failure
-        delay = self._next_delay(retry_after_seconds or 0.0)
+        window_seconds = self._window_of(failure)
+        delay = self._next_delay(retry_after_seconds or 0.0, window_seconds)
         if delay is None:
-            raise self._gave_up(failure) from failure
+            raise self._gave_up(failure, window_seconds) from failure
         _log.log(logging.WARNING if self._failures == 3 else logging.DEBUG, "trying again: %s", failure)
         self._sleep(delay, failure)
         self.tries += 1
@@ -82,11 +84,17 @@ class Retries:
             self._damaged += 1
         return self._damaged >= self._policy.damage_tries
 
-    def _next_delay(self, at_least_seconds: float) -> float | None:
+    def _window_of(self, failure: ShardkeepError) -> float:
+        unanswered_seconds = self._policy.unanswered_seconds
+        if unanswered_seconds is not None and isinstance(failure, ConnectionFailed):
+            return unanswered_seconds
+        return self._policy.window_seconds
+
+    def _next_delay(self, at_least_seconds: float, window_seconds: float) -> float | None:
         now = self._clock()
         if self._first_failure is None:
             self._first_failure = now
-        left = self._first_failure + self._policy.window_seconds - now
+        left = self._first_failure + window_seconds - now
         ceiling = min(
             self._policy.longest_delay_seconds, self._policy.first_delay_seconds * 2.0 ** min(self._failures, 16)
         )
@@ -96,7 +104,7 @@ class Retries:
             return None
         return min(delay, left)
 
-    def _gave_up(self, failure: ShardkeepError) -> ShardkeepError:
+    def _gave_up(self, failure: ShardkeepError, window_seconds: float) -> ShardkeepError:
         if isinstance(failure, ConnectionFailed):
-            return ConnectionFailed(f"{failure}; gave up after {self.tries} tries in {self._policy.window_seconds:g} s")
+            return ConnectionFailed(f"{failure}; gave up after {self.tries} tries in {window_seconds:g} s")
         return failure

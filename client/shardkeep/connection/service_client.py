@@ -10,10 +10,13 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, ValidationError
 
 from shardkeep.connection.bodies import PartsBody
+from shardkeep.connection.direct_access import DirectAccess
 from shardkeep.connection.range_reads import read_range
 from shardkeep.connection.retries import RetryPolicy
+from shardkeep.connection.store_answers import is_there_already, lowered
+from shardkeep.connection.target_lifetimes import is_on_service
 from shardkeep.connection.transport import HttpAnswer, HttpRequest, Transport
-from shardkeep.errors import FormatError
+from shardkeep.errors import FormatError, ServiceError
 from shardkeep.format.load_plan import LoadPlan, LoadRequest, decode_load_plan, encode_load_request
 from shardkeep.format.segments import ChunkRef
 from shardkeep.protocol import routes
@@ -58,6 +61,7 @@ class ServiceClient:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        self.direct = DirectAccess()
 
     def close(self) -> None:
         """Drop the connections."""
@@ -102,6 +106,7 @@ class ServiceClient:
         pinned: bool | None = None,
         on_line: bool | None = None,
         attempt: str | None = None,
+        tag: str | None = None,
     ) -> Iterator[CheckpointSummary]:
         """The run's checkpoints, newest first, page by page; `limit` bounds the whole list."""
         query: Query = {
@@ -112,6 +117,7 @@ class ServiceClient:
             "pinned": pinned,
             "on_line": on_line,
             "attempt": attempt,
+            "tag": tag,
         }
         url = routes.path(routes.RUN_CHECKPOINTS, project=project, run=run)
         return self._pages(url, Page[CheckpointSummary], query, limit=limit)
@@ -124,6 +130,7 @@ class ServiceClient:
 
     def begin_attempt(self, project: str, run: str, message: BeginAttempt) -> AttemptInfo:
         """The attempt of (launch_id, ordinal); from now on older ones are fenced."""
+        self.direct.try_again()
         url = routes.path(routes.RUN_ATTEMPTS, project=project, run=run)
         return self._ask("POST", url, AttemptInfo, message)
 
@@ -180,19 +187,36 @@ class ServiceClient:
         policy = RetryPolicy(window_seconds=retry_seconds)
         return _parsed(self._call("POST", url, message, policy=policy), StateAnswer, url)
 
-    def negotiate(self, checkpoint_id: str, rank: int, offers: Sequence[ChunkOffer]) -> NegotiateAnswer:
-        """For each chunk: present, or where to send it; at most the service's `negotiate_limit` at a time."""
-        message = NegotiateChunks(rank=rank, chunks=list(offers))
+    def negotiate(
+        self, checkpoint_id: str, rank: int, offers: Sequence[ChunkOffer], *, direct: bool
+    ) -> NegotiateAnswer:
+        """For each chunk: present, or where to send it; at most the service's `negotiate_limit` at a time.
+
+        Without `direct` the service takes the bytes itself.
+        """
+        message = NegotiateChunks(rank=rank, chunks=list(offers), direct=direct)
         return self._ask("POST", routes.path(routes.NEGOTIATE, checkpoint=checkpoint_id), NegotiateAnswer, message)
 
     def put_chunk(
         self, target: Target, ref: ChunkRef, parts: Sequence[memoryview], *, stop: threading.Event | None = None
     ) -> None:
         """Send a chunk's bytes from where they lie; `stop` ends retrying."""
+        if not is_on_service(target):
+            self._put_directly(target, parts, stop=stop)
+            return
         headers = {"content-type": routes.BINARY_CONTENT_TYPE, **target.headers}
-        if target.url.startswith("/"):
-            headers.setdefault(routes.CRC64_HEADER, f"{ref.crc64:016x}")
+        headers.setdefault(routes.CRC64_HEADER, f"{ref.crc64:016x}")
         self.transport.call(HttpRequest(target.method, target.url, PartsBody(parts), headers), stop=stop)
+
+    def _put_directly(self, target: Target, parts: Sequence[memoryview], *, stop: threading.Event | None) -> None:
+        """Exactly the signed headers go to the store. An object that is there already was checked when it came."""
+        request = HttpRequest(target.method, target.url, PartsBody(parts), lowered(target.headers))
+        try:
+            with self.direct.asking():
+                self.transport.call(request, policy=self.direct.policy(self.transport.policy), stop=stop)
+        except ServiceError as refusal:
+            if not is_there_already(refusal):
+                raise
 
     def put_manifest(self, checkpoint_id: str, rank: int, data: bytes) -> StateAnswer:
         """Hand in what this rank saved."""
@@ -220,14 +244,23 @@ class ServiceClient:
         url = routes.path(routes.LOAD_PLAN, checkpoint=checkpoint_id)
         return decode_load_plan(self._send_bytes("POST", url, encode_load_request(request)).body)
 
-    def read_targets(self, checkpoint_id: str, digests: Sequence[str]) -> list[Target]:
-        """Where to fetch chunks, in the order asked; at most the service's `negotiate_limit` at a time."""
+    def read_targets(self, checkpoint_id: str, digests: Sequence[str], *, direct: bool) -> list[Target]:
+        """Where to fetch chunks, in the order asked; at most the service's `negotiate_limit` at a time.
+
+        Without `direct` the service gives the bytes itself.
+        """
         url = routes.path(routes.READ_TARGETS, checkpoint=checkpoint_id)
-        return self._ask("POST", url, ReadTargets, AskReadTargets(digests=list(digests))).targets
+        message = AskReadTargets(digests=list(digests), direct=direct)
+        return self._ask("POST", url, ReadTargets, message).targets
 
     def read_range_into(self, target: Target, chunk: ChunkRef, offset: int, parts: Sequence[memoryview]) -> None:
         """Fill `parts`, one after another, with the chunk's stored bytes from `offset` on."""
-        read_range(self.transport, target, chunk, offset, parts)
+        if is_on_service(target):
+            read_range(self.transport, target, chunk, offset, parts)
+            return
+        with self.direct.asking():
+            policy = self.direct.policy(self.transport.policy)
+            read_range(self.transport, target, chunk, offset, parts, policy=policy)
 
     def report_damage(self, checkpoint_id: str, digests: Sequence[str]) -> DamageAnswer:
         """Tell the service that stored bytes did not match; it reads them again itself."""
@@ -243,6 +276,10 @@ class ServiceClient:
     def restore(self, checkpoint_id: str, version: int) -> CheckpointInfo:
         """Undo a delete."""
         return self._change("POST", routes.RESTORE, checkpoint_id, version)
+
+    def accept(self, checkpoint_id: str, version: int) -> CheckpointInfo:
+        """Commit what a rebuild of the service's catalogue found whole, without a record of its commit."""
+        return self._change("POST", routes.ACCEPT, checkpoint_id, version)
 
     def pin(self, checkpoint_id: str, version: int, *, reason: str = "") -> CheckpointInfo:
         """Keep whatever retention says."""
@@ -278,10 +315,11 @@ class ServiceClient:
         message: BaseModel | None = None,
         *,
         query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
         wait_seconds: float = 0.0,
     ) -> Model:
         url += _query_text(query or {})
-        return _parsed(self._call(method, url, message, wait_seconds=wait_seconds), answer, url)
+        return _parsed(self._call(method, url, message, headers=headers, wait_seconds=wait_seconds), answer, url)
 
     def _call(
         self,
@@ -297,7 +335,8 @@ class ServiceClient:
         body = None
         if message is not None:
             sent["content-type"] = "application/json"
-            body = message.model_dump_json().encode()
+            # Without what is as always: an older service, which knows fewer members, refuses none it need not know.
+            body = message.model_dump_json(exclude_defaults=True).encode()
         timeout = wait_seconds + 30.0 if wait_seconds else None
         return self.transport.call(HttpRequest(method, url, body, sent, read_timeout_seconds=timeout), policy=policy)
 

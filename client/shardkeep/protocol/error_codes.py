@@ -20,12 +20,14 @@ class ErrorCode(StrEnum):
     MALFORMED_REQUEST = "malformed_request"
     INVALID_NAME = "invalid_name"
     INVALID_CURSOR = "invalid_cursor"
+    EMPTY_POLICY = "empty_policy"
     MALFORMED_MANIFEST = "malformed_manifest"
     UNSUPPORTED_VERSION = "unsupported_version"
     UNSUPPORTED_CODEC = "unsupported_codec"
     RANK_OUT_OF_RANGE = "rank_out_of_range"
     LENGTH_REQUIRED = "length_required"
     BODY_TOO_LARGE = "body_too_large"
+    HEADERS_TOO_LARGE = "headers_too_large"
     BODY_LENGTH_MISMATCH = "body_length_mismatch"
     DIGEST_MISMATCH = "digest_mismatch"
     CHECKSUM_MISMATCH = "checksum_mismatch"
@@ -36,6 +38,7 @@ class ErrorCode(StrEnum):
     TOKEN_INVALID = "token_invalid"
     TOKEN_EXPIRED = "token_expired"
     SCOPE_TOO_NARROW = "scope_too_narrow"
+    QUOTA_EXCEEDED = "quota_exceeded"
     # 404
     NO_SUCH_ROUTE = "no_such_route"
     UNKNOWN_PROJECT = "unknown_project"
@@ -45,6 +48,7 @@ class ErrorCode(StrEnum):
     UNKNOWN_CHUNK = "unknown_chunk"
     UNKNOWN_MANIFEST = "unknown_manifest"
     UNKNOWN_TENSOR = "unknown_tensor"
+    UNKNOWN_TOKEN = "unknown_token"
     CHECKPOINT_NOT_COMMITTED = "checkpoint_not_committed"
     # 408
     IDLE_TIMEOUT = "idle_timeout"
@@ -64,9 +68,13 @@ class ErrorCode(StrEnum):
     VERSION_CHANGED = "version_changed"
     VERSION_REQUIRED = "version_required"
     CHECKPOINT_PINNED = "checkpoint_pinned"
+    RUN_DELETED = "run_deleted"
+    RUN_IN_USE = "run_in_use"
+    NAME_TAKEN = "name_taken"
     # reasons a checkpoint was aborted; also the `code` of `CheckpointState.abort`
     SESSION_LAPSED = "session_lapsed"
     RANKS_MISSING = "ranks_missing"
+    OPEN_TOO_LONG = "open_too_long"
     ABORTED_BY_CLIENT = "aborted_by_client"
     COVERAGE_GAP = "coverage_gap"
     OVERLAP_CONFLICT = "overlap_conflict"
@@ -99,11 +107,11 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
         ErrorCode.UNSUPPORTED_CODEC,
     ),
     401: (ErrorCode.TOKEN_MISSING, ErrorCode.TOKEN_INVALID, ErrorCode.TOKEN_EXPIRED),
-    403: (ErrorCode.SCOPE_TOO_NARROW,),
+    403: (ErrorCode.SCOPE_TOO_NARROW, ErrorCode.QUOTA_EXCEEDED),
     404: (
         ErrorCode.NO_SUCH_ROUTE, ErrorCode.UNKNOWN_PROJECT, ErrorCode.UNKNOWN_RUN, ErrorCode.UNKNOWN_ATTEMPT,
         ErrorCode.UNKNOWN_CHECKPOINT, ErrorCode.UNKNOWN_CHUNK, ErrorCode.UNKNOWN_MANIFEST, ErrorCode.UNKNOWN_TENSOR,
-        ErrorCode.CHECKPOINT_NOT_COMMITTED,
+        ErrorCode.CHECKPOINT_NOT_COMMITTED, ErrorCode.UNKNOWN_TOKEN,
     ),
     405: (ErrorCode.METHOD_NOT_ALLOWED,),
     408: (ErrorCode.IDLE_TIMEOUT,),
@@ -115,13 +123,17 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
         ErrorCode.CHECKPOINT_PINNED, ErrorCode.SESSION_LAPSED, ErrorCode.RANKS_MISSING, ErrorCode.ABORTED_BY_CLIENT,
         ErrorCode.COVERAGE_GAP, ErrorCode.OVERLAP_CONFLICT, ErrorCode.DTYPE_DISAGREES, ErrorCode.SHAPE_DISAGREES,
         ErrorCode.REPLICAS_DIVERGED, ErrorCode.SUPERSEDED,
+        ErrorCode.OPEN_TOO_LONG, ErrorCode.RUN_DELETED, ErrorCode.RUN_IN_USE, ErrorCode.NAME_TAKEN,
     ),
     411: (ErrorCode.LENGTH_REQUIRED,),
     412: (ErrorCode.VERSION_CHANGED,),
     413: (ErrorCode.BODY_TOO_LARGE,),
     416: (ErrorCode.RANGE_NOT_SATISFIABLE,),
-    422: (ErrorCode.INVALID_NAME, ErrorCode.MALFORMED_MANIFEST, ErrorCode.RANK_OUT_OF_RANGE),
+    422: (
+        ErrorCode.INVALID_NAME, ErrorCode.EMPTY_POLICY, ErrorCode.MALFORMED_MANIFEST, ErrorCode.RANK_OUT_OF_RANGE,
+    ),
     428: (ErrorCode.VERSION_REQUIRED,),
+    431: (ErrorCode.HEADERS_TOO_LARGE,),
     500: (ErrorCode.INTERNAL, ErrorCode.CHUNK_DAMAGED),
     503: (ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.BUSY, ErrorCode.STORAGE_UNAVAILABLE),
     507: (ErrorCode.STORAGE_FULL,),

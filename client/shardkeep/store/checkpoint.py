@@ -6,6 +6,7 @@ import functools
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
+from shardkeep.connection.keeping_client import KeepingClient
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.format.manifest import Manifest, decode_manifest
 from shardkeep.format.segments import SliceRecord
@@ -162,7 +163,24 @@ class Checkpoint:
         """Undo a delete."""
         self._info = self._service.restore(self.id, self._info.version)
 
+    @property
+    def tags(self) -> list[str]:
+        """Its tags when it was last looked at."""
+        return list(self._info.tags)
+
+    def tag(self, name: str, *, only: bool = False) -> None:
+        """Tag it, "best" say; with `only` the run's other checkpoints lose the tag."""
+        self._info = self._keeping.tag(self.id, name, only=only)
+
+    def untag(self, name: str) -> None:
+        """Take a tag from it."""
+        self._info = self._keeping.untag(self.id, name)
+
     # --- how ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _keeping(self) -> KeepingClient:
+        return KeepingClient(self._service.transport)
 
     def _check_readable(self) -> None:
         if self._info.state is not CheckpointState.COMMITTED:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Literal, Self
 
 from shardkeep.connection.addresses import ALLOW_HTTP_VARIABLE, ServiceAddress, is_loopback
 from shardkeep.connection.retries import RetryPolicy
 from shardkeep.connection.service_client import ServiceClient
+from shardkeep.connection.store_pools import ca_bundle_of
+from shardkeep.connection.token_source import FILE_VARIABLE, TokenFile, TokenSource
 from shardkeep.connection.transport import Transport
 from shardkeep.errors import ConfigurationError, ShardkeepError
 from shardkeep.protocol.local_token_file import read_local_tokens
@@ -31,12 +34,16 @@ def connect(
     connect_timeout_seconds: float = 10.0,
     read_timeout_seconds: float = 60.0,
     retry_seconds: float = 120.0,
+    store_ca_bundle: str | None = None,
 ) -> Client:
     """A client of the service at `url`, else SHARDKEEP_URL, else the one service of this machine.
 
-    The token is `token`, else SHARDKEEP_TOKEN, else the one this machine's service left for its own URL.
+    The token is `token`, else SHARDKEEP_TOKEN, else what the file SHARDKEEP_TOKEN_FILE holds (read again when the
+    service refuses it, so that it may be rotated), else the one this machine's service left for its own URL.
     `retry_seconds` is how long a failing request is repeated, `staging_bytes` the memory a rank's save may hold
-    (default: its shard). Asks the service nothing yet.
+    (default: its shard). `store_ca_bundle`, else SHARDKEEP_STORE_CA_BUNDLE, is a PEM file of the CAs to trust for the
+    object store that chunks go to directly; HTTPS_PROXY, HTTP_PROXY and NO_PROXY hold for it. Asks the service nothing
+    yet.
     """
     found_url, found_token = find_service(url, token, os.environ)
     address = ServiceAddress.parse(found_url, allow_http=os.environ.get(ALLOW_HTTP_VARIABLE) == "1")
@@ -47,6 +54,7 @@ def connect(
         connect_timeout_seconds=connect_timeout_seconds,
         read_timeout_seconds=read_timeout_seconds,
         retry_policy=RetryPolicy(window_seconds=retry_seconds),
+        store_ca_bundle=ca_bundle_of(store_ca_bundle),
     )
     settings = UploadSettings(
         staging_bytes=staging_bytes, codec=_suited_codec(codec, address), send_workers=upload_workers
@@ -59,22 +67,27 @@ def _suited_codec(codec: CodecName, address: ServiceAddress) -> CodecName:
     return "raw" if codec == "auto" and is_loopback(address.host) else codec
 
 
-def find_service(url: str | None, token: str | None, environment: Mapping[str, str]) -> tuple[str, str]:
+def find_service(url: str | None, token: str | None, environment: Mapping[str, str]) -> tuple[str, str | TokenSource]:
     """URL and token from arguments, environment and local token files, in this order."""
     url = url or environment.get("SHARDKEEP_URL")
-    token = token or environment.get("SHARDKEEP_TOKEN")
-    if url and token:
-        return url, token
+    found = token or environment.get("SHARDKEEP_TOKEN") or _token_file(environment)
+    if url and found:
+        return url, found
     local = read_local_tokens()
     if url is None:
         if len(local) == 1:
-            return local[0].url, token or local[0].token
+            return local[0].url, found or local[0].token
         raise ConfigurationError(_no_single_service([item.url for item in local]))
     wanted = ServiceAddress.parse(url, allow_http=True)
     for item in local:
         if ServiceAddress.parse(item.url, allow_http=True) == wanted:
             return url, item.token
-    raise ConfigurationError(f"There is no token for {url}: set SHARDKEEP_TOKEN or give token=")
+    raise ConfigurationError(f"There is no token for {url}: set SHARDKEEP_TOKEN (or _FILE) or give token=")
+
+
+def _token_file(environment: Mapping[str, str]) -> TokenFile | None:
+    path = environment.get(FILE_VARIABLE)
+    return TokenFile(Path(path)) if path else None
 
 
 def _no_single_service(urls: list[str]) -> str:

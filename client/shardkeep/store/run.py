@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from shardkeep.connection.keeping_client import KeepingClient
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.errors import ConfigurationError
 from shardkeep.protocol.messages import (
@@ -16,6 +17,9 @@ from shardkeep.protocol.messages import (
     CheckpointSummary,
     PassedOver,
     ResumeDecision,
+    RetentionAnswer,
+    RetentionPlanAnswer,
+    RetentionRules,
     RunInfo,
 )
 from shardkeep.store.attempt import Attempt
@@ -113,6 +117,37 @@ class Run:
         CheckpointNotCommitted if the step was opened and not committed; NotFound if it never was.
         """
         return find_step(self._service, self.project, self.name, step)
+
+    def tagged(self, tag: str) -> Checkpoint | None:
+        """The newest committed checkpoint of this run with a tag; None if there is none."""
+        found = self._service.checkpoints(self.project, self.name, tag=tag, state=CheckpointState.COMMITTED, limit=1)
+        return next((Checkpoint(self._service, self._service.checkpoint(one.id)) for one in found), None)
+
+    # --- keeping -----------------------------------------------------------------------------------------------------
+
+    def retention(self) -> RetentionAnswer:
+        """The policy set for this run, and the one in force."""
+        return self._keeping.policy(self.project, self.name)
+
+    def set_retention(self, rules: RetentionRules) -> RetentionAnswer:
+        """Set this run's policy, in place of its project's. Needs an admin token of the project."""
+        return self._keeping.set_policy(self.project, self.name, rules)
+
+    def plan_retention(self, rules: RetentionRules | None = None) -> RetentionPlanAnswer:
+        """What the policy in force, or `rules` in its place, would delete now, with every reason. Deletes nothing."""
+        return self._keeping.plan(self.project, self.name, rules)
+
+    def delete(self, *, force: bool = False) -> RunInfo:
+        """Delete the run and its checkpoints; they can be restored until they are purged. Its name is free at once.
+
+        Conflict while its current attempt is saving or one of its checkpoints is pinned, unless forced.
+        """
+        info = self.info()
+        return self._keeping.delete_run(info.id, info.version, force=force)
+
+    @property
+    def _keeping(self) -> KeepingClient:
+        return KeepingClient(self._service.transport)
 
     # --- saving and resuming plain states ----------------------------------------------------------------------------
 

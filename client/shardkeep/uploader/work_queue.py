@@ -13,6 +13,7 @@ class WorkQueue:
     """Tasks for a fixed number of threads, all started at once: near the interpreter's exit none can be."""
 
     def __init__(self, name: str, workers: int, *, on_error: Callable[[Exception], None]) -> None:
+        self.workers = workers
         self._on_error = on_error
         self._changed = threading.Condition()
         self._tasks: deque[Task] = deque()

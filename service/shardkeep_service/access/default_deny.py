@@ -26,7 +26,7 @@ def declared_scope(route: BaseRoute) -> Scope | None:
     if not isinstance(route, APIRoute):
         return None
     scopes = {call.scope for call in _calls(route.dependant) if isinstance(call, ScopeRequirement)}
-    return max(scopes, key=lambda scope: scope.includes(Scope.WRITE) + scope.includes(Scope.ADMIN), default=None)
+    return max(scopes, key=lambda scope: sum(map(scope.includes, Scope)), default=None)
 
 
 def check_every_route_declares_a_scope(table: Iterable[BaseRoute]) -> None:

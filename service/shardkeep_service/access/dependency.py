@@ -33,7 +33,8 @@ class ScopeRequirement:
         if not principal.scope.includes(self.scope):
             raise Refusal(
                 ErrorCode.SCOPE_TOO_NARROW,
-                f"this needs a token of scope {self.scope}; {principal.name!r} has scope {principal.scope}",
+                f"this needs a token of scope {self.scope}; {principal.name!r} has scope {principal.scope}; ask an"
+                " administrator for another token",
             )
         return principal
 

@@ -1,7 +1,11 @@
 """The gate: from an Authorization header to a principal, remembered for a moment.
 
 Every request of every rank passes here, so a token found in the database is remembered for one second: a revoked token
-may live that much longer.
+lives at most that much longer on other replicas, and not at all on the one that revoked it. At most 10,000 are
+remembered; then all are forgotten and asked for again. Unknown tokens are not remembered.
+
+Uses are gathered in memory and written together by `write_uses`, each token's at most once a minute; a process that is
+killed loses the last minute of them, which is all they are worth.
 """
 
 from __future__ import annotations
@@ -9,18 +13,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep_service.access import repository
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.secrets import token_hash
-from shardkeep_service.access.service import check_not_expired, principal_of
+from shardkeep_service.access.service import principal_of
 from shardkeep_service.database.database import Database
 from shardkeep_service.errors import Refusal
+from shardkeep_service.moments import MICROS_PER_SECOND
 
-REMEMBER_SECONDS = 1.0
-TOUCH_SECONDS = 60.0
-_REMEMBERED_LIMIT = 10_000
+REMEMBER_SECONDS: Final = 1.0
+WRITE_USES_SECONDS: Final = 60.0
+_REMEMBERED_LIMIT: Final = 10_000
+_LONGEST_TEXT: Final = 200
 
 
 class Gate:
@@ -31,24 +38,25 @@ class Gate:
         self._clock = clock
         self._lock = threading.Lock()
         self._remembered: dict[str, tuple[Principal, float]] = {}
-        self._touched: dict[str, float] = {}
+        self._uses: dict[str, int] = {}
+        """Token id to database time: uses that are not written yet."""
 
     def remembered(self, text: str) -> Principal | None:
         """The principal of a token seen within the last second; blocks on nothing."""
         with self._lock:
             found = self._remembered.get(token_hash(text))
-        if found is None or self._clock() - found[1] > REMEMBER_SECONDS:
-            return None
-        check_not_expired(found[0], now=time.time_ns() // 1000)
-        return found[0]
+        return None if found is None or self._clock() > found[1] else found[0]
 
     def recognise(self, text: str) -> Principal:
-        """The principal, from the database; refuses `token_invalid` and `token_expired`. Notes a use once a minute."""
+        """The principal, from the database; refuses `token_invalid` and `token_expired`."""
         with self._database.read() as session:
             now = self._database.now(session)
             principal = principal_of(session, text, now=now)
-        self._note_use(principal, now)
-        self._remember(text, principal)
+        with self._lock:
+            if len(self._remembered) >= _REMEMBERED_LIMIT:
+                self._remembered.clear()
+            self._remembered[token_hash(text)] = (principal, self._clock() + _seconds_to_remember(principal, now))
+            self._uses[principal.token_id] = now
         return principal
 
     def forget(self) -> None:
@@ -56,20 +64,20 @@ class Gate:
         with self._lock:
             self._remembered.clear()
 
-    def _remember(self, text: str, principal: Principal) -> None:
+    def write_uses(self) -> None:
+        """Writes the uses gathered since the last call, in one transaction. Called every WRITE_USES_SECONDS."""
         with self._lock:
-            if len(self._remembered) >= _REMEMBERED_LIMIT:
-                self._remembered.clear()
-            self._remembered[token_hash(text)] = (principal, self._clock())
+            uses, self._uses = self._uses, {}
+        if uses:
+            with self._database.write() as session:
+                repository.touch(session, uses)
 
-    def _note_use(self, principal: Principal, now: int) -> None:
-        with self._lock:
-            last = self._touched.get(principal.token_id)
-            if last is not None and self._clock() - last < TOUCH_SECONDS:
-                return
-            self._touched[principal.token_id] = self._clock()
-        with self._database.write() as session:
-            repository.touch(session, principal.token_id, now, not_since=now - int(TOUCH_SECONDS * 1e6))
+
+def _seconds_to_remember(principal: Principal, now: int) -> float:
+    """Not beyond its expiry by database time: the clock of this machine may be wrong."""
+    if principal.expires_at is None:
+        return REMEMBER_SECONDS
+    return min(REMEMBER_SECONDS, (principal.expires_at - now) / MICROS_PER_SECOND)
 
 
 def bearer_token(authorization: str | None) -> str:
@@ -77,4 +85,4 @@ def bearer_token(authorization: str | None) -> str:
     scheme, _, text = (authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
         raise Refusal(ErrorCode.TOKEN_MISSING, "send the token as `Authorization: Bearer shardkeep_...`")
-    return text.strip()
+    return text.strip()[:_LONGEST_TEXT]

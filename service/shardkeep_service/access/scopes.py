@@ -7,10 +7,16 @@ from typing import Final
 
 
 class Scope(StrEnum):
-    """read < write < admin."""
+    """metrics < read < write < delete < admin.
 
+    `metrics` may read the service's metrics and ask what it is itself, nothing else; `delete` also deletes and restores
+    checkpoints and runs; `admin` also sets retention, quotas and tokens (of its projects, if it is bound to some).
+    """
+
+    METRICS = "metrics"
     READ = "read"
     WRITE = "write"
+    DELETE = "delete"
     ADMIN = "admin"
 
     def includes(self, needed: Scope) -> bool:

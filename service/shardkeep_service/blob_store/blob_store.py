@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -24,8 +24,8 @@ class BlobStore(Protocol):
     Every method is thread-safe, blocks, and retries nothing (retry, metrics and faults are wrappers).
 
     Errors: `BlobMissing` when the key is absent; `BlobExists` when `put` meets a key with other content;
-    `BlobStoreFull` when there is no space; `BlobStoreUnavailable` for anything that may pass by itself. Nothing else
-    leaves an implementation.
+    `BlobStoreFull` when there is no space; `BlobStoreRefused` when an operator must act (permissions, a bucket that
+    does not exist); `BlobStoreUnavailable` for anything that may pass by itself. Nothing else leaves an implementation.
     """
 
     def put(self, key: str, body: memoryview, *, crc64: int | None = None) -> None:
@@ -48,12 +48,16 @@ class BlobStore(Protocol):
         """The size in bytes, or None when absent."""
         ...
 
-    def delete(self, key: str) -> None:
-        """Removes the object; absent is fine."""
+    def delete(self, keys: Sequence[str]) -> None:
+        """Removes the objects; absent is fine. After an error some may be gone: repeating it is fine."""
         ...
 
-    def list(self, prefix: str) -> Iterator[BlobInfo]:
-        """Every object whose key begins with `prefix`, in key order, without holding all in memory."""
+    def list(self, prefix: str, *, after: str = "") -> Iterator[BlobInfo]:
+        """Every object whose key begins with `prefix`, in key order, without holding all in memory.
+
+        Only keys beyond `after`, which need not exist: a listing goes on where another one ended. (A store that sorts
+        by folders puts `a/x` before `a-b`, and goes on in that order; no keys of the service differ like that.)
+        """
         ...
 
 

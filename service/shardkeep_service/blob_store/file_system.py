@@ -11,7 +11,8 @@ import errno
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from shardkeep_service.blob_store.blob_store import BlobInfo
 from shardkeep_service.blob_store.durable_directories import DurableDirectories
 from shardkeep_service.blob_store.errors import BlobExists, BlobMissing, BlobStoreFull, BlobStoreUnavailable
 from shardkeep_service.blob_store.file_writes import write_synced
-from shardkeep_service.blob_store.keys import check_key, check_prefix
+from shardkeep_service.blob_store.keys import check_key, check_keys, check_prefix
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _COMPARE_BYTES: Final = 1 << 20
@@ -37,9 +38,13 @@ class FileSystemBlobStore:
             for directory in (self._objects, self._incoming):
                 directory.mkdir(parents=True, exist_ok=True)
 
-    def remove_incoming(self) -> int:
-        """Removes what a crash left half written and gives the count. Only for the process that owns the directory."""
-        leftovers = list(self._incoming.iterdir())
+    def remove_incoming(self, *, older_than_seconds: float = 0) -> int:
+        """Removes what a crash left half written and gives the count.
+
+        Where other processes write to the directory too, give an age that no write reaches.
+        """
+        until = time.time() - older_than_seconds
+        leftovers = [path for path in self._incoming.iterdir() if _modified_at(path) <= until]
         for path in leftovers:
             path.unlink(missing_ok=True)
         return len(leftovers)
@@ -88,20 +93,22 @@ class FileSystemBlobStore:
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
-    def delete(self, key: str) -> None:
+    def delete(self, keys: Sequence[str]) -> None:
         """See BlobStore. A lost delete after a crash leaves the object, which collection finds again."""
-        path = self._path(key)
-        with _translated_errors(key):
-            path.unlink(missing_ok=True)
-            self._remove_if_empty(path.parent)
+        check_keys(keys)
+        for key in keys:
+            path = self._path(key)
+            with _translated_errors(key):
+                path.unlink(missing_ok=True)
+                self._remove_if_empty(path.parent)
 
-    def list(self, prefix: str) -> Iterator[BlobInfo]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[BlobInfo]:
         """See BlobStore. Holds the names of one directory a level."""
         check_prefix(prefix)
         directory, _, _ = prefix.rpartition("/")
         start = self._objects / directory if directory else self._objects
         with _translated_errors(prefix):
-            yield from _walk(start, f"{directory}/" if directory else "", prefix)
+            yield from _walk(start, f"{directory}/" if directory else "", prefix, after)
 
     def _path(self, key: str) -> Path:
         check_key(key)
@@ -169,14 +176,16 @@ def _holds(path: Path, body: memoryview) -> bool:
         return all(os.pread(descriptor, _COMPARE_BYTES, at) == body[at : at + _COMPARE_BYTES] for at in starts)
 
 
-def _walk(directory: Path, parent: str, prefix: str) -> Iterator[BlobInfo]:
-    """Objects below `directory` whose key begins with `prefix`; `parent` is the key of the directory with its slash."""
+def _walk(directory: Path, parent: str, prefix: str, after: str) -> Iterator[BlobInfo]:
+    """Objects below `directory` whose key begins with `prefix` and is beyond `after`; `parent` is the key of the
+    directory with its slash.
+    """
     for name, is_directory in _sorted_entries(directory):
         key = f"{parent}{name}"
         if is_directory:
-            if key.startswith(prefix) or prefix.startswith(key):
-                yield from _walk(directory / name, key, prefix)
-        elif key.startswith(prefix):
+            if (key.startswith(prefix) or prefix.startswith(key)) and (key > after or after.startswith(key)):
+                yield from _walk(directory / name, key, prefix, after)
+        elif key.startswith(prefix) and key > after:
             with contextlib.suppress(FileNotFoundError):  # deleted while we list
                 yield BlobInfo(key, (directory / name).stat().st_size)
 
@@ -189,3 +198,10 @@ def _sorted_entries(directory: Path) -> list[tuple[str, bool]]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(names)
+
+
+def _modified_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # another process has just finished with it
+        return float("inf")

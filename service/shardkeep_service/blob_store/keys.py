@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 KEY_CHARACTERS_LIMIT: Final = 300
@@ -15,6 +16,14 @@ def check_key(key: str) -> None:
     """ValueError unless `key` is parts of [a-z0-9_.-] joined by `/`, none empty or starting with a dot."""
     if len(key) > KEY_CHARACTERS_LIMIT or _KEY.fullmatch(key) is None:
         raise ValueError(f"not an object key: {key[:80]!r}")
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """ValueError unless each is a key; a single key given as text is refused too, for its characters may be keys."""
+    if isinstance(keys, str):
+        raise ValueError(f"a sequence of object keys is needed, not one key: {keys[:80]!r}")  # noqa: TRY004  (as above)
+    for key in keys:
+        check_key(key)
 
 
 def check_prefix(prefix: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shardkeep_service.blob_store.blob_store import BlobInfo
 from shardkeep_service.blob_store.errors import BlobExists, BlobMissing
-from shardkeep_service.blob_store.keys import check_key, check_prefix
+from shardkeep_service.blob_store.keys import check_key, check_keys, check_prefix
 
 
 class MemoryBlobStore:
@@ -47,17 +47,19 @@ class MemoryBlobStore:
             data = self._objects.get(key)
         return None if data is None else len(data)
 
-    def delete(self, key: str) -> None:
+    def delete(self, keys: Sequence[str]) -> None:
         """See BlobStore."""
-        check_key(key)
+        check_keys(keys)
         with self._lock:
-            self._objects.pop(key, None)
+            for key in keys:
+                self._objects.pop(key, None)
 
-    def list(self, prefix: str) -> Iterator[BlobInfo]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[BlobInfo]:
         """See BlobStore."""
         check_prefix(prefix)
         with self._lock:
-            found = sorted((key, len(data)) for key, data in self._objects.items() if key.startswith(prefix))
+            items = [(key, len(data)) for key, data in self._objects.items()]
+        found = sorted((key, size) for key, size in items if key.startswith(prefix) and key > after)
         return (BlobInfo(key, size) for key, size in found)
 
     def _object(self, key: str) -> bytes:

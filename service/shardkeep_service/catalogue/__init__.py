@@ -1,1 +1,1 @@
-"""The catalogue in the bucket: commit records, from which the database can be rebuilt."""
+"""The catalogue in the bucket: records, from which the database can be rebuilt, and which catalogue owns the bucket."""

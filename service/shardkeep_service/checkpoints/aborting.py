@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import AbortCheckpoint, AbortInfo, CheckpointState
+from shardkeep_service.access.audit import WORKER, record
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.checkpoints.repository import end_sessions, find_checkpoint, lock_checkpoint
@@ -35,11 +36,12 @@ def abort_checkpoint(context: ServiceContext, principal: Principal, checkpoint_i
                 " if it should go",
                 state=checkpoint.state,
             )
-        abort_now(session, checkpoint, _given_up(body))
+        abort_now(session, checkpoint, _given_up(body), actor=principal)
     context.board.notify(checkpoint_id)
+    context.metrics.checkpoints.labels(ErrorCode.ABORTED_BY_CLIENT.value).inc()
 
 
-def abort_now(session: Session, checkpoint: Checkpoint, info: AbortInfo) -> None:
+def abort_now(session: Session, checkpoint: Checkpoint, info: AbortInfo, *, actor: Principal | str = WORKER) -> None:
     """Flips a locked, unfinished checkpoint to aborted. Notify its board key after the commit."""
     assert checkpoint.state in UNFINISHED
     checkpoint.state = CheckpointState.ABORTED.value
@@ -48,6 +50,8 @@ def abort_now(session: Session, checkpoint: Checkpoint, info: AbortInfo) -> None
     checkpoint.validation_until = None
     checkpoint.version += 1
     end_sessions(session, [checkpoint.id])
+    detail = {"code": info.code, "step": checkpoint.step}
+    record(session, actor, "checkpoint.abort", target=checkpoint.id, project_id=checkpoint.project_id, detail=detail)
 
 
 def superseded(number: int, attempt_id: str) -> AbortInfo:

@@ -14,13 +14,15 @@ from shardkeep.format.manifest import Manifest, decode_manifest
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import CheckpointState, StateAnswer
 from shardkeep_service.access.principal import Principal
-from shardkeep_service.checkpoints.aborting import aborted_refusal, check_rank
-from shardkeep_service.checkpoints.chunk_ids import find_stored, pack_ids
+from shardkeep_service.checkpoints.aborting import abort_now, aborted_refusal, check_rank
+from shardkeep_service.checkpoints.chunk_ids import Ids, claim_live, digests_of, find_stored, pack_ids, stale_claims
+from shardkeep_service.checkpoints.expiry import open_too_long
 from shardkeep_service.checkpoints.models import Checkpoint, ManifestRow, RankSession
 from shardkeep_service.checkpoints.object_keys import manifest_key
 from shardkeep_service.checkpoints.repository import find_checkpoint, lock_checkpoints, manifest_row
 from shardkeep_service.checkpoints.sessions import not_opened
 from shardkeep_service.checkpoints.states import Snapshot, load_snapshot
+from shardkeep_service.chunks.reach import unproven_digests
 from shardkeep_service.errors import Refusal
 from shardkeep_service.moments import micros
 from shardkeep_service.service_context import ServiceContext
@@ -70,9 +72,12 @@ def check_manifest(
         if known is not None:
             check_same_content(checkpoint, known, content_digest)
             return load_snapshot(session, checkpoint_id).answer(rank)
-        ids, missing = find_stored(session, checkpoint.project_id, manifest.chunks())
+        ids, missing = find_stored(session, checkpoint.project_id, checkpoint_id, manifest.chunks())
+        missing.extend(unproven_digests(session, principal, checkpoint, ids))
+        stale = stale_claims(session, ids, since=_fresh_since(context, session))
     if missing:
         raise _chunks_missing(rank, missing)
+    _renew_claims(context, rank, stale)
     body_digest = blake3(body).hexdigest()
     return Arrival(
         checkpoint_id=checkpoint_id,
@@ -85,6 +90,25 @@ def check_manifest(
     )
 
 
+def _fresh_since(context: ServiceContext, session: Session) -> int:
+    return context.database.now(session) - micros(context.settings.claim_repeat_seconds)
+
+
+def _renew_claims(context: ServiceContext, rank: int, stale: Ids) -> None:
+    """Claims what the manifest names and nobody claimed lately; refuses what collection condemned meanwhile.
+
+    Collection counts on it: what a counted manifest names was claimed in the life of its checkpoint, also by a client
+    that did not ask which chunks are present. See `garbage_collection/horizon.py`.
+    """
+    if not len(stale):
+        return
+    with context.database.write() as session:
+        gone = claim_live(session, stale, now=context.database.now(session))
+        digests = digests_of(session, gone)
+    if len(gone):
+        raise _chunks_missing(rank, sorted(digests.values()))
+
+
 @dataclass(frozen=True, slots=True)
 class ArrivalWriter:
     """Counts a batch of arrived manifests under the locks of their checkpoints."""
@@ -95,8 +119,8 @@ class ArrivalWriter:
 
     def __call__(self, session: Session, arrivals: Sequence[Arrival]) -> list[Arrived | Refusal]:
         """What counting each of them gave."""
-        now = self.context.database.now(session)
         checkpoints = lock_checkpoints(session, {arrival.checkpoint_id for arrival in arrivals})
+        now = self.context.database.now(session)
         rows = _rows_of(session, arrivals)
         opened = _opened(session, arrivals)
         outcomes: list[bool | Refusal] = []
@@ -134,6 +158,10 @@ class ArrivalWriter:
             return False
         if checkpoint.state != CheckpointState.OPEN.value or key not in opened:
             raise not_opened(checkpoint, arrival.rank)
+        too_long = open_too_long(self.context.settings, checkpoint, now)
+        if too_long is not None:
+            abort_now(session, checkpoint, too_long)
+            raise aborted_refusal(checkpoint)
         row = ManifestRow(
             checkpoint_id=arrival.checkpoint_id,
             rank=arrival.rank,

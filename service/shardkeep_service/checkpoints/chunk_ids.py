@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.orm import Session
 
 from shardkeep.format.chunks import ChunkRef
@@ -19,11 +19,23 @@ Ids: TypeAlias = npt.NDArray[np.int64]
 
 _AT_A_TIME: Final = 10_000
 _STORED: Final = ChunkState.STORED.value
+_PENDING: Final = ChunkState.PENDING.value
+_CONDEMNED: Final = ChunkState.CONDEMNED.value
 # Conditions on `state` stand outside WHERE: beside many ids SQLite walks its index on it, which is every chunk.
-_NAMED: Final = select(Chunk.digest, Chunk.id, Chunk.size_bytes, Chunk.crc64, Chunk.state).where(
-    Chunk.project_id == bindparam("project_id"), among_texts(Chunk.digest)
-)
+_NAMED: Final = select(
+    Chunk.digest, Chunk.id, Chunk.size_bytes, Chunk.crc64, Chunk.state, Chunk.origin_checkpoint_id
+).where(Chunk.project_id == bindparam("project_id"), among_texts(Chunk.digest))
 _OF_IDS: Final = among_integers(Chunk.id)
+_UNCONDEMNED: Final = (
+    select(Chunk.id)
+    .where(_OF_IDS, Chunk.state.concat("") != _CONDEMNED)  # see above
+    .order_by(Chunk.digest)  # the order in which every transaction locks chunks
+    .with_for_update(key_share=True)
+    .cte("uncondemned")
+)
+_CLAIM: Final = (
+    update(Chunk).where(Chunk.id.in_(select(_UNCONDEMNED.c.id))).values(claimed_at=bindparam("now")).returning(Chunk.id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +46,23 @@ class ChunkSizes:
     new_bytes: int
 
 
-def find_stored(session: Session, project_id: str, refs: Sequence[ChunkRef]) -> tuple[Ids, list[str]]:
-    """The sorted ids of the chunks, and the digests that are not stored with the size and checksum said."""
+def find_stored(
+    session: Session, project_id: str, checkpoint_id: str, refs: Sequence[ChunkRef]
+) -> tuple[Ids, list[str]]:
+    """The sorted ids of the chunks, and the digests that are not stored with the size and checksum said.
+
+    What the checkpoint itself has pending counts: validation looks whether it came.
+    """
     ids: list[int] = []
     missing: list[str] = []
     for start in range(0, len(refs), _AT_A_TIME):
         batch = refs[start : start + _AT_A_TIME]
         named = {"project_id": project_id, "texts": [ref.digest for ref in batch]}
-        rows = session.connection().execute(_NAMED, named).all()
-        found = {digest: (id_, (size_bytes, crc64, state)) for digest, id_, size_bytes, crc64, state in rows}
+        found = {row[0]: row[1:] for row in session.connection().execute(_NAMED, named).all()}
         for ref in batch:
-            id_, is_ = found.get(ref.digest, (0, None))
-            if is_ == (ref.size_bytes, f"{ref.crc64:016x}", _STORED):
+            id_, size_bytes, crc64, state, origin = found.get(ref.digest, (0, -1, "", "", ""))
+            usable = state == _STORED or (state == _PENDING and origin == checkpoint_id)
+            if usable and size_bytes == ref.size_bytes and crc64 == f"{ref.crc64:016x}":
                 ids.append(id_)
             else:
                 missing.append(ref.digest)
@@ -92,6 +109,24 @@ def digests_of(session: Session, ids: Ids) -> dict[int, str]:
     for batch in _batches(ids):
         found.update(session.execute(query, {"integers": batch}).all())
     return found
+
+
+def stale_claims(session: Session, ids: Ids, *, since: int) -> Ids:
+    """Those of these chunks that nobody claimed since that moment."""
+    query = select(Chunk.id).where(_OF_IDS, Chunk.claimed_at < since)
+    stale: list[int] = []
+    for batch in _batches(ids):
+        stale.extend(session.scalars(query, {"integers": batch}))
+    return np.array(sorted(stale), np.int64)
+
+
+def claim_live(session: Session, ids: Ids, *, now: int) -> Ids:
+    """Claims these chunks where they are not condemned, in the statement that finds them so; gives the others."""
+    claimed: list[int] = []
+    for batch in _batches(ids):
+        renewed = session.connection().execute(_CLAIM, {"integers": batch, "now": now})
+        claimed.extend(renewed.scalars().all())
+    return np.setdiff1d(ids, np.array(claimed, np.int64), assume_unique=True)
 
 
 def sizes_of(session: Session, ids: Ids, checkpoint_id: str) -> ChunkSizes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 import numpy as np
 from sqlalchemy import delete, select, update
@@ -15,17 +14,19 @@ from sqlalchemy.orm import Session
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import AbortInfo, CheckpointState
+from shardkeep_service.access.audit import WORKER, record
+from shardkeep_service.access.quotas import overdrawn
+from shardkeep_service.catalogue.outbox import record_checkpoint
 from shardkeep_service.checkpoints.aborting import abort_now, superseded
 from shardkeep_service.checkpoints.chunk_ids import Ids, all_stored, digests_of, not_stored, unpack_ids
-from shardkeep_service.checkpoints.models import Checkpoint, ManifestRow, OutboxEntry, RankSession
+from shardkeep_service.checkpoints.models import Checkpoint, ManifestRow, RankSession
 from shardkeep_service.checkpoints.repository import end_sessions, lock_checkpoint, step_is_committed
 from shardkeep_service.checkpoints.validation import Damaged, Rejected, Validated
-from shardkeep_service.moments import micros
+from shardkeep_service.chunks.state_lock import hold_chunk_states
+from shardkeep_service.moments import MICROS_PER_SECOND, micros
 from shardkeep_service.runs.models import Attempt, Run
 from shardkeep_service.runs.repository import lock_run
 from shardkeep_service.service_context import ServiceContext
-
-COMMIT_RECORD: Final = "commit_record"
 
 
 class Ending(StrEnum):
@@ -55,7 +56,16 @@ class Committer:
             ending = self._end_locked(session, run, checkpoint, outcome, now=now)
         if ending is not Ending.LOST:
             self.context.board.notify(checkpoint_id)
+            self._count(checkpoint, ending)
         return ending
+
+    def _count(self, checkpoint: Checkpoint, ending: Ending) -> None:
+        metrics = self.context.metrics
+        if ending is Ending.COMMITTED and checkpoint.committed_at is not None:
+            metrics.checkpoints.labels(ending.value).inc()
+            metrics.commit_seconds.observe((checkpoint.committed_at - checkpoint.opened_at) / MICROS_PER_SECOND)
+        elif ending is Ending.ABORTED and checkpoint.abort is not None:
+            metrics.checkpoints.labels(checkpoint.abort["code"]).inc()
 
     def _holds_lease(self, checkpoint: Checkpoint, now: int) -> bool:
         return (
@@ -86,11 +96,18 @@ class Committer:
         if step_is_committed(session, checkpoint.attempt_id, checkpoint.step, besides=checkpoint.id):
             abort_now(session, checkpoint, _step_taken(checkpoint))
             return Ending.ABORTED
+        refusal = overdrawn(session, checkpoint.project_id)
+        if refusal is not None:
+            abort_now(session, checkpoint, AbortInfo(code=refusal.code, reason=refusal.detail))
+            return Ending.ABORTED
+        hold_chunk_states(session, checkpoint.project_id)
         if not all_stored(session, validated.chunk_ids):
             return self._reopen(session, checkpoint, not_stored(session, validated.chunk_ids), now=now)
         _flip(run, checkpoint, validated, now=now)
         end_sessions(session, [checkpoint.id])
-        session.add(OutboxEntry(kind=COMMIT_RECORD, checkpoint_id=checkpoint.id, created_at=now))
+        record_checkpoint(session, checkpoint.id)
+        detail = {"run": run.name, "step": checkpoint.step, "sequence": checkpoint.sequence}
+        record(session, WORKER, "checkpoint.commit", target=checkpoint.id, project_id=run.project_id, detail=detail)
         return Ending.COMMITTED
 
     def _reopen(self, session: Session, checkpoint: Checkpoint, lost: Ids, *, now: int) -> Ending:

@@ -8,9 +8,8 @@ from typing import Final
 from fastapi import Request
 
 from shardkeep.protocol.messages import OpenAnswer, StateAnswer
-from shardkeep_service.catalogue.commit_records import write_commit_records
 from shardkeep_service.checkpoints.arrival import Arrival, ArrivalWriter, Arrived
-from shardkeep_service.checkpoints.expiry import expire_checkpoints, forgive_outage
+from shardkeep_service.checkpoints.expiry import forgive_outage
 from shardkeep_service.checkpoints.index_cache import IndexCache
 from shardkeep_service.checkpoints.opening import Opening, OpeningWriter
 from shardkeep_service.checkpoints.sessions import Beat, BeatWriter
@@ -20,7 +19,6 @@ from shardkeep_service.checkpoints.validator import Validator
 from shardkeep_service.checkpoints.write_batch import WriteBatch
 from shardkeep_service.runs.inventories import OwnerPlans, Posted, Posting, load_posted, write_postings
 from shardkeep_service.service_context import ServiceContext
-from shardkeep_service.worker.loop import PeriodicTask
 
 
 class ControlPlane:
@@ -40,15 +38,6 @@ class ControlPlane:
         self.states: Final = SharedLook[Snapshot](board, self._load_state)
         self.inventories: Final = SharedLook[Posted](board, lambda key: load_posted(database, key))
 
-    def tasks(self) -> list[PeriodicTask]:
-        """The background work of the control plane."""
-        every_seconds = self._context.settings.housekeeping_seconds
-        return [
-            PeriodicTask("expiry", every_seconds, self._expire),
-            PeriodicTask("validations", every_seconds, self._take_over),
-            PeriodicTask("commit-records", every_seconds, self._write_commit_records),
-        ]
-
     def start(self) -> None:
         """Takes over what a crash left. On SQLite there is no other process, so nobody's lease is waited for."""
         only_one = self._context.database.is_sqlite
@@ -63,15 +52,6 @@ class ControlPlane:
     def _load_state(self, checkpoint_id: str) -> Snapshot:
         with self._context.database.read() as session:
             return load_snapshot(session, checkpoint_id)
-
-    def _expire(self) -> None:
-        expire_checkpoints(self._context)
-
-    def _take_over(self) -> None:
-        self.validator.take_over()
-
-    def _write_commit_records(self) -> None:
-        write_commit_records(self._context)
 
 
 def get_control_plane(request: Request) -> ControlPlane:

@@ -114,7 +114,7 @@ def _take_manifest(
 def _look(context: ServiceContext, principal: Principal, checkpoint_id: str) -> Snapshot:
     with context.database.read() as session:
         snapshot = load_snapshot(session, checkpoint_id)
-    if not principal.sees(snapshot.project_id):
+    if not principal.sees_run(snapshot.project_id, snapshot.run_id):
         raise unknown_checkpoint()
     return snapshot
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from shardkeep.protocol.messages import CheckpointState, CheckpointSummary, Page
 from shardkeep_service.access.principal import Principal
-from shardkeep_service.checkpoints.models import Checkpoint
+from shardkeep_service.checkpoints.models import Checkpoint, CheckpointTag
 from shardkeep_service.checkpoints.repository import load_places, places
 from shardkeep_service.checkpoints.views import summaries
 from shardkeep_service.cursors import bounded_limit, decode_cursor, encode_cursor
@@ -35,6 +35,7 @@ class CheckpointFilter:
     step_max: int | None = None
     pinned: bool | None = None
     attempt: str | None = None
+    tag: str | None = None
 
     def narrow(self, query: _Query) -> _Query:
         """The query with these conditions."""
@@ -50,6 +51,9 @@ class CheckpointFilter:
             query = query.where(Checkpoint.pinned.is_(self.pinned))
         if self.attempt is not None:
             query = query.where(Checkpoint.attempt_id == self.attempt)
+        if self.tag is not None:
+            tagged = select(CheckpointTag.checkpoint_id).where(CheckpointTag.tag == self.tag)
+            query = query.where(Checkpoint.id.in_(tagged))
         return query
 
 
@@ -96,8 +100,10 @@ def list_checkpoints(
         query = wanted.narrow(places())
         if project is not None:
             query = query.where(Checkpoint.project_id == find_project(session, principal, project).id)
-        elif principal.project_id is not None:
-            query = query.where(Checkpoint.project_id == principal.project_id)
+        elif principal.project_ids is not None:
+            query = query.where(Checkpoint.project_id.in_(principal.project_ids))
+        if principal.run_id is not None:
+            query = query.where(Checkpoint.run_id == principal.run_id)
         query = query.order_by(Checkpoint.opened_at.desc(), Checkpoint.id.desc()).limit(size + 1)
         if position is not None:
             opened_at, checkpoint_id = position

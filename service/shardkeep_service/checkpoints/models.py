@@ -20,6 +20,7 @@ class Checkpoint(Base):
         UniqueConstraint("run_id", "number"),
         Index("ix_checkpoints_opened_at_id", "opened_at", "id"),
         Index("ix_checkpoints_state_deadline", "state", "deadline"),
+        Index("ix_checkpoints_scrubbed_at", "scrubbed_at"),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
@@ -52,10 +53,30 @@ class Checkpoint(Base):
     report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     abort: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     pinned: Mapped[bool] = mapped_column(default=False)
-    pin_reason: Mapped[str | None] = mapped_column(String(1000))
+    pin_reason: Mapped[str | None] = mapped_column(String(2000))
     quarantined: Mapped[bool] = mapped_column(default=False)
+    scrubbed_at: Mapped[Micros] = mapped_column(default=0, server_default="0")
+    """When its index, manifests and records were last read again; 0 for never."""
     deleted_at: Mapped[Micros | None]
+    deleted_with: Mapped[Id | None]
+    """The run it was deleted with, and is restored with; None for one deleted by itself."""
+    deletion_reason: Mapped[str | None] = mapped_column(String(1000))
+    """Why retention deleted it; None where somebody did."""
+    purged_at: Mapped[Micros | None]
+    """When the last of its objects and rows went; None in state `purged` while they are being removed."""
     version: Mapped[int] = mapped_column(default=1)
+
+
+class CheckpointTag(Base):
+    """One tag of one checkpoint."""
+
+    __tablename__ = "checkpoint_tags"
+    __table_args__ = (Index("ix_checkpoint_tags_run_id_tag", "run_id", "tag"),)
+
+    checkpoint_id: Mapped[Id] = mapped_column(ForeignKey("checkpoints.id"), primary_key=True)
+    tag: Mapped[str] = mapped_column(String(128), primary_key=True)
+    run_id: Mapped[Id]
+    set_at: Mapped[Micros]
 
 
 class RankSession(Base):
@@ -88,12 +109,15 @@ class ManifestRow(Base):
 
 
 class OutboxEntry(Base):
-    """Work that follows a transaction: writing a commit record to the blob store."""
+    """Work that follows a transaction: writing the record of what it changed to the blob store."""
 
     __tablename__ = "outbox"
 
     id: Mapped[int] = mapped_column(BigInt, primary_key=True, autoincrement=True)
     kind: Mapped[str] = mapped_column(String(40))
-    checkpoint_id: Mapped[Id] = mapped_column(ForeignKey("checkpoints.id"))
+    subject_id: Mapped[Id] = mapped_column(default="", server_default="")
+    """What the record is of: a checkpoint, attempt, run or project."""
+    checkpoint_id: Mapped[Id | None] = mapped_column(ForeignKey("checkpoints.id"))
+    """Written by the first schema's service only; `subject_id` has it too."""
     created_at: Mapped[Micros]
     done_at: Mapped[Micros | None] = mapped_column(index=True)

@@ -11,8 +11,3 @@ def manifest_key(project_id: str, checkpoint_id: str, rank: int, body_digest: st
 def index_key(project_id: str, checkpoint_id: str, index_digest: str) -> str:
     """Where the encoded index is."""
     return f"{project_id}/indexes/{checkpoint_id}/{index_digest[:16]}"
-
-
-def commit_record_key(project_id: str, checkpoint_id: str) -> str:
-    """Where the commit record is."""
-    return f"{project_id}/commits/{checkpoint_id}.json"

@@ -11,14 +11,19 @@ from sqlalchemy.orm import Session
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.identifiers import new_id
 from shardkeep.protocol.messages import CheckpointState, OpenAnswer, OpenCheckpoint
+from shardkeep_service.access.audit import record
 from shardkeep_service.access.principal import UNSEEN, Principal
+from shardkeep_service.access.quotas import reserve_checkpoint
+from shardkeep_service.catalogue.outbox import record_open
 from shardkeep_service.checkpoints.models import Checkpoint, ManifestRow, RankSession
 from shardkeep_service.checkpoints.repository import step_is_committed
 from shardkeep_service.errors import Refusal
 from shardkeep_service.moments import micros
+from shardkeep_service.observability.request_ids import current_request_id
 from shardkeep_service.runs.attempts import check_current
 from shardkeep_service.runs.lines import last_on_lines
 from shardkeep_service.runs.models import Attempt, Run
+from shardkeep_service.runs.repository import lock_runs
 from shardkeep_service.service_context import ServiceContext
 
 
@@ -29,6 +34,7 @@ class Opening:
     principal: Principal
     attempt_id: str
     body: OpenCheckpoint
+    request_id: str | None = field(default_factory=current_request_id)
 
 
 @dataclass(slots=True)
@@ -49,8 +55,8 @@ class OpeningWriter:
 
     def __call__(self, session: Session, openings: Sequence[Opening]) -> list[OpenAnswer | Refusal]:
         """The checkpoint of each opening, or why it is refused."""
-        now = self.context.database.now(session)
         loaded = _load(session, openings)
+        now = self.context.database.now(session)
         found: list[Checkpoint | Refusal] = []
         for opening in openings:
             try:
@@ -70,15 +76,17 @@ class OpeningWriter:
         key = (attempt.id, opening.body.save)
         checkpoint = loaded.checkpoints.get(key)
         if checkpoint is None:
-            checkpoint = self._create(session, attempt, run, opening.body, now=now)
+            checkpoint = self._create(session, attempt, run, opening, now=now)
             loaded.checkpoints[key] = checkpoint
         elif checkpoint.step != opening.body.step:
             raise _step_disagrees(checkpoint, opening.body)
         return checkpoint
 
-    def _create(self, session: Session, attempt: Attempt, run: Run, body: OpenCheckpoint, *, now: int) -> Checkpoint:
+    def _create(self, session: Session, attempt: Attempt, run: Run, opening: Opening, *, now: int) -> Checkpoint:
+        body = opening.body
         if step_is_committed(session, attempt.id, body.step):
             raise _step_already_committed(attempt, body.step)
+        reserve_checkpoint(session, run.project_id)
         parent = last_on_lines(session, [attempt.id]).get(attempt.id)
         run.opened += 1
         checkpoint = Checkpoint(
@@ -102,6 +110,16 @@ class OpeningWriter:
             version=1,
         )
         session.add(checkpoint)
+        record_open(session, checkpoint.id)
+        record(
+            session,
+            opening.principal,
+            "checkpoint.open",
+            target=checkpoint.id,
+            project_id=run.project_id,
+            detail={"run": run.name, "step": body.step},
+            request_id=opening.request_id,
+        )
         return checkpoint
 
     def _renew(
@@ -139,16 +157,16 @@ class OpeningWriter:
 
 
 def _load(session: Session, openings: Sequence[Opening]) -> _Loaded:
-    """Locks the runs, in the order of their ids, so that no attempt begins and no other replica creates in between."""
+    """Locks the runs, so that no attempt begins and no other replica creates in between; then the checkpoints, so that
+    none ends while ranks join it.
+    """
     attempt_ids = {opening.attempt_id for opening in openings}
     run_ids = select(Attempt.run_id).where(Attempt.id.in_(attempt_ids))
-    runs = {
-        run.id: run
-        for run in session.scalars(select(Run).where(Run.id.in_(run_ids)).order_by(Run.id).with_for_update())
-    }
+    runs = lock_runs(session, run_ids)
     attempts = session.scalars(select(Attempt).where(Attempt.id.in_(attempt_ids)))
     keys = {(opening.attempt_id, opening.body.save) for opening in openings}
     query = select(Checkpoint).where(tuple_(Checkpoint.attempt_id, Checkpoint.save).in_(keys))
+    query = query.order_by(Checkpoint.id).with_for_update(key_share=True)
     return _Loaded(
         attempts={attempt.id: (attempt, runs[attempt.run_id]) for attempt in attempts},
         checkpoints={(row.attempt_id, row.save): row for row in session.scalars(query)},
@@ -168,7 +186,7 @@ def _load_ranks(session: Session, loaded: _Loaded, places: Sequence[tuple[str, i
 
 def _attempt_of(loaded: _Loaded, opening: Opening) -> tuple[Attempt, Run]:
     found = loaded.attempts.get(opening.attempt_id)
-    if found is None or not opening.principal.sees(found[1].project_id):
+    if found is None or not opening.principal.sees_run(found[1].project_id, found[1].id):
         raise Refusal(ErrorCode.UNKNOWN_ATTEMPT, UNSEEN[ErrorCode.UNKNOWN_ATTEMPT])
     return found
 

@@ -21,10 +21,11 @@ from shardkeep_service.blob_store.errors import BlobMissing
 from shardkeep_service.checkpoints.index_cache import IndexCache
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.checkpoints.repository import arrived_ranks, find_checkpoint, manifest_row
-from shardkeep_service.checkpoints.validation import read_manifest_body
+from shardkeep_service.checkpoints.stored_manifests import read_manifest_body
 from shardkeep_service.checkpoints.views import missing_ranks
 from shardkeep_service.cursors import bounded_limit, decode_cursor, encode_cursor
 from shardkeep_service.errors import Refusal
+from shardkeep_service.integrity.checkpoint_reading import repair_index
 from shardkeep_service.runs.models import Attempt, Run
 from shardkeep_service.service_context import ServiceContext
 
@@ -120,7 +121,10 @@ def _index(context: ServiceContext, indexes: IndexCache, principal: Principal, c
     try:
         return indexes.get(key)
     except (FormatError, BlobMissing) as exc:
-        raise Refusal(ErrorCode.CHUNK_DAMAGED, f"{exc}; choose another checkpoint") from exc
+        repaired = repair_index(context, checkpoint_id)
+        if repaired is None:
+            raise Refusal(ErrorCode.CHUNK_DAMAGED, f"{exc}; choose another checkpoint") from exc
+        return indexes.get(repaired)
 
 
 def _is_being_resumed(session: Session, checkpoint: Checkpoint) -> bool:

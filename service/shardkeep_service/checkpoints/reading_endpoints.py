@@ -18,13 +18,14 @@ from shardkeep.protocol.messages import (
     TensorInfo,
 )
 from shardkeep_service.access.dependency import Principal, Scope, requires
-from shardkeep_service.checkpoints import listing, reading, transitions
+from shardkeep_service.checkpoints import listing, reading, tags, transitions
 from shardkeep_service.checkpoints.control_plane import ControlPlane, get_control_plane
 from shardkeep_service.checkpoints.repository import find_checkpoint
 from shardkeep_service.checkpoints.transitions import Seen
 from shardkeep_service.checkpoints.views import checkpoint_info
 from shardkeep_service.chunks.bodies import read_body
 from shardkeep_service.cursors import PageCursor, PageLimit
+from shardkeep_service.seen_versions import seen_version
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["checkpoints"])
@@ -33,6 +34,8 @@ Context = Annotated[ServiceContext, Depends(get_context)]
 Control = Annotated[ControlPlane, Depends(get_control_plane)]
 Reader = Annotated[Principal, Depends(requires(Scope.READ))]
 Writer = Annotated[Principal, Depends(requires(Scope.WRITE))]
+Deleter = Annotated[Principal, Depends(requires(Scope.DELETE))]
+Admin = Annotated[Principal, Depends(requires(Scope.ADMIN))]
 IfMatch = Annotated[str | None, Header(alias="If-Match")]
 ActingAttempt = Annotated[str | None, Header(alias=routes.ATTEMPT_HEADER)]
 RankNumber = Annotated[int, Path(ge=0, lt=1 << 31)]
@@ -49,11 +52,12 @@ def list_checkpoints(
     step_max: Annotated[Step | None, Query()] = None,
     pinned: bool | None = None,
     attempt: str | None = None,
+    tag: str | None = None,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
 ) -> Page[CheckpointSummary]:
     """The checkpoints of all runs the token may see, newest first."""
-    wanted = listing.CheckpointFilter(state, step, step_min, step_max, pinned, attempt)
+    wanted = listing.CheckpointFilter(state, step, step_min, step_max, pinned, attempt, tag)
     return listing.list_checkpoints(context, principal, project, wanted, limit=limit, cursor=cursor)
 
 
@@ -101,29 +105,38 @@ async def plan_load(
 @router.delete(routes.CHECKPOINT)
 def delete_checkpoint(
     context: Context,
-    principal: Writer,
+    principal: Deleter,
     checkpoint: str,
     response: Response,
     if_match: IfMatch = None,
     attempt: ActingAttempt = None,
 ) -> CheckpointInfo:
     """Deletes a checkpoint, restorable until it is purged."""
-    seen = Seen(transitions.seen_version(if_match), attempt)
+    seen = Seen(seen_version(if_match), attempt)
     return _tagged(response, transitions.delete_checkpoint(context, principal, checkpoint, seen))
 
 
 @router.post(routes.RESTORE)
 def restore_checkpoint(
     context: Context,
-    principal: Writer,
+    principal: Deleter,
     checkpoint: str,
     response: Response,
     if_match: IfMatch = None,
     attempt: ActingAttempt = None,
 ) -> CheckpointInfo:
     """Undoes a delete."""
-    seen = Seen(transitions.seen_version(if_match), attempt)
+    seen = Seen(seen_version(if_match), attempt)
     return _tagged(response, transitions.restore_checkpoint(context, principal, checkpoint, seen))
+
+
+@router.post(routes.ACCEPT)
+def accept_checkpoint(
+    context: Context, principal: Admin, checkpoint: str, response: Response, if_match: IfMatch = None
+) -> CheckpointInfo:
+    """Commits a checkpoint that a rebuild of the catalogue found whole, without a record of its commit."""
+    seen = Seen(seen_version(if_match))
+    return _tagged(response, transitions.accept_checkpoint(context, principal, checkpoint, seen))
 
 
 @router.put(routes.PIN)
@@ -137,7 +150,7 @@ def pin_checkpoint(
     attempt: ActingAttempt = None,
 ) -> CheckpointInfo:
     """Keeps a checkpoint whatever retention says."""
-    seen = Seen(transitions.seen_version(if_match), attempt)
+    seen = Seen(seen_version(if_match), attempt)
     reason = "" if body is None else body.reason
     return _tagged(response, transitions.pin_checkpoint(context, principal, checkpoint, seen, reason=reason))
 
@@ -152,8 +165,22 @@ def unpin_checkpoint(
     attempt: ActingAttempt = None,
 ) -> CheckpointInfo:
     """Leaves a checkpoint to retention again."""
-    seen = Seen(transitions.seen_version(if_match), attempt)
+    seen = Seen(seen_version(if_match), attempt)
     return _tagged(response, transitions.unpin_checkpoint(context, principal, checkpoint, seen))
+
+
+@router.put(routes.TAG)
+def set_tag(
+    context: Context, principal: Writer, checkpoint: str, tag: str, response: Response, only: bool = False
+) -> CheckpointInfo:
+    """Tags a checkpoint; with `only` the run's other checkpoints lose the tag."""
+    return _tagged(response, tags.set_tag(context, principal, checkpoint, tag, only=only))
+
+
+@router.delete(routes.TAG)
+def remove_tag(context: Context, principal: Writer, checkpoint: str, tag: str, response: Response) -> CheckpointInfo:
+    """Takes a tag from a checkpoint."""
+    return _tagged(response, tags.remove_tag(context, principal, checkpoint, tag))
 
 
 def _tagged(response: Response, info: CheckpointInfo) -> CheckpointInfo:

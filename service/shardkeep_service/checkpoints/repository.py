@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep_service.access.principal import UNSEEN, Principal
-from shardkeep_service.checkpoints.models import Checkpoint, ManifestRow, RankSession
+from shardkeep_service.checkpoints.models import Checkpoint, CheckpointTag, ManifestRow, RankSession
+from shardkeep_service.chunks.models import ChunkProof
 from shardkeep_service.errors import Refusal
 from shardkeep_service.projects.models import Project
 from shardkeep_service.runs.models import Attempt, Run
@@ -30,7 +31,12 @@ class CheckpointPlace:
 def places() -> Select[Checkpoint, int, str, str]:
     """The query of `CheckpointPlace` rows, to be narrowed."""
     return (
-        select(Checkpoint, Attempt.number, Run.name, Project.name)
+        select(
+            Checkpoint,
+            Attempt.number,
+            func.coalesce(Run.deleted_name, Run.name),
+            func.coalesce(Project.deleted_name, Project.name),
+        )
         .join(Attempt, Attempt.id == Checkpoint.attempt_id)
         .join(Run, Run.id == Checkpoint.run_id)
         .join(Project, Project.id == Checkpoint.project_id)
@@ -47,7 +53,7 @@ def find_checkpoint(session: Session, principal: Principal, checkpoint_id: str) 
     checkpoint = session.get(Checkpoint, checkpoint_id)
     if checkpoint is None:
         raise unknown_checkpoint()
-    principal.check_project(checkpoint.project_id, code=ErrorCode.UNKNOWN_CHECKPOINT)
+    principal.check_run(checkpoint.project_id, checkpoint.run_id, code=ErrorCode.UNKNOWN_CHECKPOINT)
     return checkpoint
 
 
@@ -61,7 +67,7 @@ def lock_checkpoint(session: Session, checkpoint_id: str) -> Checkpoint:
     query = (
         select(Checkpoint)
         .where(Checkpoint.id == checkpoint_id)
-        .with_for_update()
+        .with_for_update(key_share=True)  # rows that refer to it may be inserted meanwhile
         .execution_options(populate_existing=True)
     )
     return session.scalars(query).one()
@@ -73,7 +79,7 @@ def lock_checkpoints(session: Session, checkpoint_ids: Collection[str]) -> dict[
         select(Checkpoint)
         .where(Checkpoint.id.in_(checkpoint_ids))
         .order_by(Checkpoint.id)
-        .with_for_update()
+        .with_for_update(key_share=True)
         .execution_options(populate_existing=True)
     )
     return {checkpoint.id: checkpoint for checkpoint in session.scalars(query)}
@@ -93,6 +99,15 @@ def manifest_row(session: Session, checkpoint_id: str, rank: int) -> ManifestRow
     return session.get(ManifestRow, (checkpoint_id, rank))
 
 
+def tags_of(session: Session, checkpoint_ids: Collection[str]) -> dict[str, list[str]]:
+    """The tags of each checkpoint, sorted."""
+    found: dict[str, list[str]] = {checkpoint_id: [] for checkpoint_id in checkpoint_ids}
+    query = select(CheckpointTag.checkpoint_id, CheckpointTag.tag).where(CheckpointTag.checkpoint_id.in_(found))
+    for checkpoint_id, tag in session.execute(query.order_by(CheckpointTag.tag)):
+        found[checkpoint_id].append(tag)
+    return found
+
+
 def opened_ranks(session: Session, checkpoint_id: str) -> set[int]:
     """The ranks that opened a checkpoint that is not finished yet."""
     return set(session.scalars(select(RankSession.rank).where(RankSession.checkpoint_id == checkpoint_id)))
@@ -105,8 +120,9 @@ def count_sessions(session: Session, checkpoint_id: str) -> int:
 
 
 def end_sessions(session: Session, checkpoint_ids: Sequence[str]) -> None:
-    """Forgets the sessions of finished checkpoints: nobody renews them and nothing waits for them."""
+    """Forgets the sessions and proofs of finished checkpoints: nobody renews them and nothing waits for them."""
     session.execute(delete(RankSession).where(RankSession.checkpoint_id.in_(checkpoint_ids)))
+    session.execute(delete(ChunkProof).where(ChunkProof.checkpoint_id.in_(checkpoint_ids)))
 
 
 def step_is_committed(session: Session, attempt_id: str, step: int, *, besides: str | None = None) -> bool:

@@ -40,13 +40,13 @@ class BeatWriter:
     def __call__(self, session: Session, beats: Sequence[Beat]) -> list[StateAnswer | Refusal]:
         """The state of each beat's checkpoint, or why it cannot be told."""
         now = self.context.database.now(session)
-        ids = {beat.checkpoint_id for beat in beats}
-        found = {row.id: row for row in session.scalars(select(Checkpoint).where(Checkpoint.id.in_(ids)))}
         ranks: dict[str, set[int]] = defaultdict(set)
         for beat in beats:
             ranks[beat.checkpoint_id].add(beat.rank)
         lease_until = now + micros(self.context.settings.lease_seconds)
-        renewed = {id_: renew(session, id_, ranks[id_], lease_until=lease_until) for id_ in found}
+        # Sessions first: they go when their checkpoint ends, so one that is gone by now has an end that is seen below.
+        renewed = {id_: renew(session, id_, those, lease_until=lease_until) for id_, those in ranks.items()}
+        found = {row.id: row for row in session.scalars(select(Checkpoint).where(Checkpoint.id.in_(ranks)))}
         snapshots = {checkpoint_id: load_snapshot(session, checkpoint_id) for checkpoint_id in found}
         answers: list[StateAnswer | Refusal] = []
         for beat in beats:
@@ -59,17 +59,28 @@ class BeatWriter:
 
 
 def renew(session: Session, checkpoint_id: str, ranks: Collection[int], *, lease_until: int) -> set[int]:
-    """Moves the leases of these ranks; returns those that have a session. A lease never moves back."""
+    """Moves the leases of these ranks; returns those that have a session. A lease never moves back.
+
+    It waits for nobody: a row that another transaction has locked is being renewed by it, or its checkpoint is ending.
+    So renewals, which lock many rows in whatever order, are part of no deadlock.
+    """
     mine = (RankSession.checkpoint_id == checkpoint_id, RankSession.rank.in_(ranks))
     known = set(session.scalars(select(RankSession.rank).where(*mine)))
-    statement = update(RankSession).where(*mine, RankSession.lease_until < lease_until).values(lease_until=lease_until)
+    free = (
+        select(RankSession.rank)
+        .where(*mine, RankSession.lease_until < lease_until)
+        .with_for_update(skip_locked=True)
+        .cte("free")
+    )
+    statement = update(RankSession).where(mine[0], RankSession.rank.in_(select(free.c.rank)))
+    statement = statement.values(lease_until=lease_until)
     session.execute(statement, execution_options={"synchronize_session": False})
     return known
 
 
 def check_beat(checkpoint: Checkpoint | None, beat: Beat, renewed: set[int]) -> None:
     """Refuses a beat of an unknown checkpoint, of a rank it cannot have, or of one that never opened it."""
-    if checkpoint is None or not beat.principal.sees(checkpoint.project_id):
+    if checkpoint is None or not beat.principal.sees_run(checkpoint.project_id, checkpoint.run_id):
         raise unknown_checkpoint()
     check_rank(checkpoint, beat.rank)
     if checkpoint.state in UNFINISHED and beat.rank not in renewed:

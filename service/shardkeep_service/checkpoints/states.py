@@ -24,6 +24,7 @@ class Snapshot:
 
     checkpoint_id: str
     project_id: str
+    run_id: str
     state: CheckpointState
     arrived: int
     world_size: int
@@ -67,6 +68,7 @@ def load_snapshot(session: Session, checkpoint_id: str) -> Snapshot:
     return Snapshot(
         checkpoint_id=checkpoint_id,
         project_id=checkpoint.project_id,
+        run_id=checkpoint.run_id,
         state=CheckpointState(checkpoint.state),
         arrived=checkpoint.arrived,
         world_size=checkpoint.world_size,

@@ -8,7 +8,6 @@ decided.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -17,18 +16,20 @@ from sqlalchemy.orm import Session
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import CheckpointInfo, CheckpointState
+from shardkeep_service.access import audit
 from shardkeep_service.access.principal import UNSEEN, Principal
+from shardkeep_service.checkpoints.deletion import delete_now, note_change, restore_now
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.checkpoints.reading import not_committed
 from shardkeep_service.checkpoints.repository import find_checkpoint, lock_checkpoint, step_is_committed
+from shardkeep_service.checkpoints.unconfirmed import accept_now, discard_now, is_unconfirmed, was_discarded
 from shardkeep_service.checkpoints.views import checkpoint_info
 from shardkeep_service.errors import Refusal
-from shardkeep_service.runs.attempts import check_current
+from shardkeep_service.runs.attempts import check_current, run_deleted
 from shardkeep_service.runs.models import Attempt, Run
 from shardkeep_service.runs.repository import lock_run
 from shardkeep_service.service_context import ServiceContext
 
-_ETAG: Final = re.compile(r'"?([0-9]{1,18})"?')
 _KEPT: Final = (CheckpointState.COMMITTED.value, CheckpointState.DELETED.value)
 
 
@@ -44,29 +45,19 @@ Apply = Callable[[Session, Checkpoint, int], None]
 """Changes a locked checkpoint at a moment of database time, or refuses."""
 
 
-def seen_version(if_match: str | None) -> int:
-    """The version in an If-Match header; refuses `version_required`, and `version_changed` for no version of ours."""
-    if if_match is None:
-        raise Refusal(
-            ErrorCode.VERSION_REQUIRED,
-            'send the version you saw as If-Match: "<version>"; it is `version` of the checkpoint',
-        )
-    match = _ETAG.fullmatch(if_match.strip())
-    if match is None:
-        raise Refusal(
-            ErrorCode.VERSION_CHANGED, f"If-Match {if_match[:80]!r} is no version of a checkpoint; read it again"
-        )
-    return int(match[1])
-
-
 def delete_checkpoint(context: ServiceContext, principal: Principal, checkpoint_id: str, seen: Seen) -> CheckpointInfo:
-    """Deletes a committed checkpoint, restorable until it is purged; a pinned one is refused."""
-    return _change(context, principal, checkpoint_id, seen, _is_deleted, _delete)
+    """Deletes a committed checkpoint, restorable until it is purged; refuses a pinned one. An unconfirmed one ends."""
+    return _change(context, principal, checkpoint_id, seen, "checkpoint.delete", _is_deleted, _delete)
 
 
 def restore_checkpoint(context: ServiceContext, principal: Principal, checkpoint_id: str, seen: Seen) -> CheckpointInfo:
     """Undoes a delete."""
-    return _change(context, principal, checkpoint_id, seen, _is_committed, _restore)
+    return _change(context, principal, checkpoint_id, seen, "checkpoint.restore", _is_committed, _restore)
+
+
+def accept_checkpoint(context: ServiceContext, principal: Principal, checkpoint_id: str, seen: Seen) -> CheckpointInfo:
+    """Commits what a rebuild found whole without a record of its commit."""
+    return _change(context, principal, checkpoint_id, seen, "checkpoint.accept", _is_committed, accept_now)
 
 
 def pin_checkpoint(
@@ -82,13 +73,14 @@ def pin_checkpoint(
             raise not_committed(session, checkpoint)
         checkpoint.pinned = True
         checkpoint.pin_reason = reason
+        note_change(session, checkpoint)
 
-    return _change(context, principal, checkpoint_id, seen, is_pinned, pin)
+    return _change(context, principal, checkpoint_id, seen, "checkpoint.pin", is_pinned, pin)
 
 
 def unpin_checkpoint(context: ServiceContext, principal: Principal, checkpoint_id: str, seen: Seen) -> CheckpointInfo:
     """Leaves a checkpoint to retention again."""
-    return _change(context, principal, checkpoint_id, seen, lambda checkpoint: not checkpoint.pinned, _unpin)
+    return _change(context, principal, checkpoint_id, seen, "checkpoint.unpin", _is_unpinned, _unpin)
 
 
 def _change(
@@ -96,6 +88,7 @@ def _change(
     principal: Principal,
     checkpoint_id: str,
     seen: Seen,
+    action: str,
     is_done: Callable[[Checkpoint], bool],
     apply: Apply,
 ) -> CheckpointInfo:
@@ -112,10 +105,17 @@ def _change(
         _check_fence(session, run, seen.attempt_id)
         if not (is_done(checkpoint) and checkpoint.version in (seen.version, seen.version + 1)):
             _check_version(checkpoint, seen.version)
+            if run.deleted_at is not None:
+                raise run_deleted(run)
             apply(session, checkpoint, context.database.now(session))
-            checkpoint.version += 1
+            _record(session, principal, action, checkpoint)
             session.flush()
         return checkpoint_info(session, checkpoint_id)
+
+
+def _record(session: Session, principal: Principal, action: str, checkpoint: Checkpoint) -> None:
+    detail = {"step": checkpoint.step, "version": checkpoint.version}
+    audit.record(session, principal, action, target=checkpoint.id, project_id=checkpoint.project_id, detail=detail)
 
 
 def _check_fence(session: Session, run: Run, attempt_id: str | None) -> None:
@@ -141,14 +141,21 @@ def _check_version(checkpoint: Checkpoint, version: int) -> None:
 
 
 def _is_deleted(checkpoint: Checkpoint) -> bool:
-    return checkpoint.state == CheckpointState.DELETED.value
+    return checkpoint.state == CheckpointState.DELETED.value or was_discarded(checkpoint)
 
 
 def _is_committed(checkpoint: Checkpoint) -> bool:
     return checkpoint.state == CheckpointState.COMMITTED.value
 
 
+def _is_unpinned(checkpoint: Checkpoint) -> bool:
+    return not checkpoint.pinned
+
+
 def _delete(session: Session, checkpoint: Checkpoint, now: int) -> None:
+    if is_unconfirmed(checkpoint):
+        discard_now(checkpoint)
+        return
     if checkpoint.state != CheckpointState.COMMITTED.value:
         raise not_committed(session, checkpoint)
     if checkpoint.pinned:
@@ -159,8 +166,7 @@ def _delete(session: Session, checkpoint: Checkpoint, now: int) -> None:
             " unpin it first",
             checkpoint_id=checkpoint.id,
         )
-    checkpoint.state = CheckpointState.DELETED.value
-    checkpoint.deleted_at = now
+    delete_now(session, checkpoint, now=now)
 
 
 def _restore(session: Session, checkpoint: Checkpoint, _now: int) -> None:
@@ -174,8 +180,7 @@ def _restore(session: Session, checkpoint: Checkpoint, _now: int) -> None:
             " that one first if this one should stand for the step",
             checkpoint_id=checkpoint.id,
         )
-    checkpoint.state = CheckpointState.COMMITTED.value
-    checkpoint.deleted_at = None
+    restore_now(session, checkpoint)
 
 
 def _unpin(session: Session, checkpoint: Checkpoint, _now: int) -> None:
@@ -183,3 +188,4 @@ def _unpin(session: Session, checkpoint: Checkpoint, _now: int) -> None:
         raise not_committed(session, checkpoint)
     checkpoint.pinned = False
     checkpoint.pin_reason = None
+    note_change(session, checkpoint)

@@ -7,12 +7,9 @@ commit.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from blake3 import blake3
 from sqlalchemy import select
@@ -20,22 +17,19 @@ from sqlalchemy.orm import Session
 
 from shardkeep.errors import FormatError
 from shardkeep.format.index import Index, IndexBuilder, IndexProblem, encode_index
-from shardkeep.format.manifest import Manifest, decode_manifest
 from shardkeep.format.segments import SliceKind
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import AbortInfo, CheckpointReport
-from shardkeep_service.blob_store.blob_store import BlobStore
 from shardkeep_service.blob_store.errors import BlobMissing
 from shardkeep_service.checkpoints.aborting import NAMED_LIMIT
 from shardkeep_service.checkpoints.chunk_ids import ChunkSizes, Ids, not_stored, sizes_of, union_ids, unpack_ids
+from shardkeep_service.checkpoints.direct_chunks import accept_uploaded
 from shardkeep_service.checkpoints.findings import Findings
 from shardkeep_service.checkpoints.index_cache import IndexCache
 from shardkeep_service.checkpoints.models import Checkpoint, ManifestRow
 from shardkeep_service.checkpoints.object_keys import index_key
+from shardkeep_service.checkpoints.stored_manifests import read_manifests
 from shardkeep_service.service_context import ServiceContext
-
-READ_AHEAD: Final = 8
-"""Manifests being read while one is merged."""
 
 KeepAlive = Callable[[], None]
 """Called now and then while validating: renews the lease, or raises because somebody else has it."""
@@ -97,6 +91,11 @@ def validate(
         gone = not_stored(session, ids)
         sizes = sizes_of(session, ids, checkpoint_id)
     if len(gone):
+        project_id = inputs.checkpoint.project_id
+        accept_uploaded(context, project_id, checkpoint_id, gone, keep_alive=keep_alive)
+        with context.database.read() as session:
+            gone = not_stored(session, gone)
+    if len(gone):
         return Damaged(gone)
     try:
         judged = _judge(context, inputs.rows, keep_alive=keep_alive)
@@ -117,39 +116,12 @@ def _load(session: Session, checkpoint_id: str) -> _Inputs:
 
 def _judge(context: ServiceContext, rows: Sequence[ManifestRow], *, keep_alive: KeepAlive) -> _Judged:
     builder, findings = IndexBuilder(), Findings()
-    for manifest in _read_manifests(context, rows):
+    for manifest in read_manifests(context, rows):
         builder.add(manifest)
         findings.add(manifest)
         keep_alive()
     index, problems = builder.finish()
     return _Judged(index, problems, findings)
-
-
-def _read_manifests(context: ServiceContext, rows: Sequence[ManifestRow]) -> Iterator[Manifest]:
-    """The manifests in the order of `rows`, a few read ahead: an object store answers in tens of milliseconds."""
-    ahead: deque[Future[Manifest]] = deque()
-    waiting = iter(rows)
-    for row in islice(waiting, READ_AHEAD):
-        ahead.append(context.pools.storage.submit(read_manifest, context.blob_store, row))
-    while ahead:
-        manifest = ahead.popleft().result()
-        for row in islice(waiting, 1):
-            ahead.append(context.pools.storage.submit(read_manifest, context.blob_store, row))
-        yield manifest
-
-
-def read_manifest(blob_store: BlobStore, row: ManifestRow) -> Manifest:
-    """A stored manifest; FormatError when its bytes are not those that arrived."""
-    return decode_manifest(read_manifest_body(blob_store, row))
-
-
-def read_manifest_body(blob_store: BlobStore, row: ManifestRow) -> memoryview:
-    """The encoded bytes of a stored manifest, checked against the digest of what arrived."""
-    body = memoryview(bytearray(row.size_bytes))
-    blob_store.read_into(row.object_key, 0, body)
-    if blake3(body).hexdigest() != row.body_digest:
-        raise FormatError(f"the stored manifest of rank {row.rank} at {row.object_key} is damaged")
-    return body
 
 
 def _accept(

@@ -72,7 +72,8 @@ class Validator:
 
     def _take(self, session: Session, *, also_live: bool) -> list[str]:
         now = self._context.database.now(session)
-        query = select(Checkpoint).where(Checkpoint.state == CheckpointState.VALIDATING.value).with_for_update()
+        query = select(Checkpoint).where(Checkpoint.state == CheckpointState.VALIDATING.value)
+        query = query.with_for_update(key_share=True, skip_locked=True)  # what is locked is being ended by its owner
         if not also_live:
             query = query.where(Checkpoint.validation_until < now)
         found = session.scalars(query.order_by(Checkpoint.id)).all()
@@ -85,7 +86,9 @@ class Validator:
         started = time.monotonic()
         try:
             ending = self._validate(checkpoint_id)
-            log.info("validated", checkpoint=checkpoint_id, ending=ending, seconds=round(time.monotonic() - started, 3))
+            seconds = time.monotonic() - started
+            log.info("validated", checkpoint=checkpoint_id, ending=ending, seconds=round(seconds, 3))
+            self._context.metrics.validation_seconds.labels(ending.value).observe(seconds)
         except Exception:  # the edge of this thread: the lease lapses and the checkpoint is taken over
             log.exception("validation_failed", checkpoint=checkpoint_id)
         finally:

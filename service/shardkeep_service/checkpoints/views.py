@@ -9,17 +9,26 @@ from sqlalchemy.orm import Session
 
 from shardkeep.protocol.messages import AbortInfo, CheckpointInfo, CheckpointReport, CheckpointState, CheckpointSummary
 from shardkeep_service.checkpoints.models import Checkpoint
-from shardkeep_service.checkpoints.repository import CheckpointPlace, arrived_ranks, load_places, places
+from shardkeep_service.checkpoints.repository import CheckpointPlace, arrived_ranks, load_places, places, tags_of
 from shardkeep_service.moments import moment
 from shardkeep_service.runs.lines import EMPTY_LINE, Line, lines_of_runs
 
-_COMPLETE = (CheckpointState.COMMITTED.value, CheckpointState.DELETED.value, CheckpointState.PURGED.value)
+_COMPLETE = (
+    CheckpointState.COMMITTED.value,
+    CheckpointState.DELETED.value,
+    CheckpointState.PURGED.value,
+    CheckpointState.UNCONFIRMED.value,
+)
 
 
 def summaries(session: Session, found: Sequence[CheckpointPlace]) -> list[CheckpointSummary]:
     """Summaries in the same order; the lines of all their runs are resolved together."""
     lines = lines_of_runs(session, sorted({place.checkpoint.run_id for place in found}))
-    return [CheckpointSummary(**_summary_fields(place, lines[place.checkpoint.run_id])) for place in found]
+    tags = tags_of(session, [place.checkpoint.id for place in found])
+    return [
+        CheckpointSummary(**_summary_fields(place, lines[place.checkpoint.run_id], tags[place.checkpoint.id]))
+        for place in found
+    ]
 
 
 def checkpoint_info(session: Session, checkpoint_id: str) -> CheckpointInfo:
@@ -29,7 +38,7 @@ def checkpoint_info(session: Session, checkpoint_id: str) -> CheckpointInfo:
     line = lines_of_runs(session, [checkpoint.run_id]).get(checkpoint.run_id, EMPTY_LINE)
     missing = missing_ranks(checkpoint, arrived_ranks(session, [checkpoint.id]).get(checkpoint.id, ()))
     return CheckpointInfo(
-        **_summary_fields(place, line),
+        **_summary_fields(place, line, tags_of(session, [checkpoint.id])[checkpoint.id]),
         parent_id=checkpoint.parent_id,
         arrived=checkpoint.arrived,
         missing_ranks=missing,
@@ -39,6 +48,7 @@ def checkpoint_info(session: Session, checkpoint_id: str) -> CheckpointInfo:
         tensors=checkpoint.tensors,
         pin_reason=checkpoint.pin_reason,
         deleted_at=moment(checkpoint.deleted_at),
+        deletion_reason=checkpoint.deletion_reason,
     )
 
 
@@ -60,7 +70,7 @@ def abort_info(checkpoint: Checkpoint) -> AbortInfo | None:
     return None if checkpoint.abort is None else AbortInfo(**checkpoint.abort)
 
 
-def _summary_fields(place: CheckpointPlace, line: Line) -> dict[str, Any]:
+def _summary_fields(place: CheckpointPlace, line: Line, tags: list[str]) -> dict[str, Any]:
     checkpoint = place.checkpoint
     return {
         "id": checkpoint.id,
@@ -75,6 +85,7 @@ def _summary_fields(place: CheckpointPlace, line: Line) -> dict[str, Any]:
         "sequence": checkpoint.sequence,
         "on_line": line.holds(checkpoint),
         "pinned": checkpoint.pinned,
+        "tags": tags,
         "quarantined": checkpoint.quarantined,
         "opened_at": moment(checkpoint.opened_at),
         "committed_at": moment(checkpoint.committed_at),

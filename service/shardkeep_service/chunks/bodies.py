@@ -62,14 +62,25 @@ def _buffer(buffers: BodyBuffers, size_bytes: int) -> Iterator[memoryview]:
         yield memoryview(bytearray(size_bytes))
         return
     buffer = buffers.take(size_bytes)
+    body = memoryview(buffer)[:size_bytes]
     try:
-        yield memoryview(buffer)[:size_bytes]
+        yield body
     except asyncio.CancelledError:
         raise  # a thread may still be reading the buffer: it must not be lent again
     except BaseException:
+        _end(body)
         buffers.give_back(buffer)
         raise
+    _end(body)
     buffers.give_back(buffer)
+
+
+def _end(body: memoryview) -> None:
+    """Lets go of the memory, whoever still refers to the body: requests and errors of an S3 client are in reference
+    cycles, and a body in one would stay mapped, past the budget, until the collector comes by.
+    """
+    with contextlib.suppress(BufferError):  # a view of it is in use: it goes with that one
+        body.release()
 
 
 async def _fill(request: Request, out: memoryview, *, idle_timeout_seconds: float) -> None:

@@ -6,6 +6,7 @@ file-system store write past the page cache.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from typing import Final
 
@@ -34,4 +35,10 @@ class BodyBuffers:
         """Takes a buffer that nobody uses any more."""
         self._idle.append(buffer)
         while sum(len(kept) for kept in self._idle) > self._idle_limit_bytes:
-            self._idle.pop(0)
+            _unmap(self._idle.pop(0))
+
+
+def _unmap(buffer: mmap.mmap) -> None:
+    """Gives the memory back at once: the traceback of an error may still refer to the buffer."""
+    with contextlib.suppress(BufferError):  # a view of it is in use: it goes with that one
+        buffer.close()

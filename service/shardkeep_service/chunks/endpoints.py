@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -28,10 +29,11 @@ from shardkeep_service.chunks.blob_response import BlobResponse
 from shardkeep_service.chunks.bodies import declared_length, received_body
 from shardkeep_service.chunks.damage import report_damage
 from shardkeep_service.chunks.ingest import ChunkIngest
-from shardkeep_service.chunks.negotiation import Negotiator, Offering
+from shardkeep_service.chunks.negotiation import Negotiator
 from shardkeep_service.chunks.ranges import choose_range
 from shardkeep_service.chunks.reading import find_chunk, read_targets
 from shardkeep_service.errors import Refusal
+from shardkeep_service.observability.metrics import STREAMED
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter()
@@ -45,14 +47,14 @@ _CRC64: Final = re.compile(r"[0-9a-f]{16}")
 def negotiate_chunks(checkpoint: str, body: NegotiateChunks, request: Request, principal: Writer) -> Response:
     """Which of the offered chunks are present, and where to send the others."""
     negotiator: Negotiator = request.app.state.negotiator
-    answer = negotiator.negotiate(Offering(principal, checkpoint, body))
+    answer = negotiator.negotiate(principal, checkpoint, body)
     return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check 1,000 items again
 
 
 @router.post(routes.READ_TARGETS)
 def chunk_targets(checkpoint: str, body: AskReadTargets, context: Context, principal: Reader) -> ReadTargets:
     """Where to fetch chunks, in the order asked."""
-    return read_targets(context, principal, checkpoint, body.digests)
+    return read_targets(context, principal, checkpoint, body)
 
 
 @router.post(routes.DAMAGE)
@@ -76,13 +78,18 @@ async def put_chunk(
     if crc64 is None or _CRC64.fullmatch(crc64) is None:
         raise Refusal(ErrorCode.MALFORMED_REQUEST, f"send {routes.CRC64_HEADER} with 16 lower-case hexadecimal digits")
     limit_bytes = context.settings.max_chunk_bytes
-    declared_length(request, limit_bytes=limit_bytes)
+    size_bytes = declared_length(request, limit_bytes=limit_bytes)
     ingest: ChunkIngest = request.app.state.ingest
-    upload = await run_in_threadpool(ingest.admit, principal, checkpoint, digest=digest, crc64=crc64, rank=rank)
-    loop = asyncio.get_running_loop()
+    upload = await run_in_threadpool(
+        ingest.admit, principal, checkpoint, digest=digest, crc64=crc64, rank=rank, size_bytes=size_bytes
+    )
+    loop, began = asyncio.get_running_loop(), time.perf_counter()
     async with received_body(request, limit_bytes=limit_bytes) as body:
         await loop.run_in_executor(context.pools.hashing, ingest.verify, upload, body)
         new = await loop.run_in_executor(context.pools.storage, ingest.store, upload, body)
+    if new:
+        context.metrics.upload_size.labels(STREAMED).observe(size_bytes)
+        context.metrics.upload_seconds.labels(STREAMED).observe(time.perf_counter() - began)
     response.status_code = 201 if new else 200
     return ChunkAnswer(digest=digest, present=not new)
 

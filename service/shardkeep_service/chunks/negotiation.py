@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from sqlalchemy.orm import Session
@@ -16,9 +16,13 @@ from shardkeep.protocol import routes
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import ChunkAnswer, ChunkOffer, NegotiateAnswer, NegotiateChunks, Target
 from shardkeep_service.access.principal import Principal
+from shardkeep_service.access.quotas import Allowances
+from shardkeep_service.blob_store.presigner import Presigner
 from shardkeep_service.checkpoints.sessions import renew
 from shardkeep_service.checkpoints.write_batch import WriteBatch
-from shardkeep_service.chunks import repository
+from shardkeep_service.chunks import pending, repository
+from shardkeep_service.chunks.direct import put_target, upload_presigner
+from shardkeep_service.chunks.pending import Reserved
 from shardkeep_service.chunks.places import UploadPlace, not_open, upload_place
 from shardkeep_service.errors import Refusal
 from shardkeep_service.moments import micros
@@ -31,11 +35,36 @@ _TOGETHER_LIMIT: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """One rank's offers for a checkpoint."""
+    """One rank's offers for a checkpoint. `direct`: those not present may go to the object store itself."""
 
     principal: Principal
     checkpoint_id: str
     request: NegotiateChunks
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """What the transaction gave for all offers of a checkpoint, by digest."""
+
+    present: Present
+    reserved: Mapping[str, Reserved]
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """All that is offered for one checkpoint in one transaction."""
+
+    ranks: set[int] = field(default_factory=set)
+    sizes: dict[str, int] = field(default_factory=dict)
+    direct: dict[str, ChunkOffer] = field(default_factory=dict)
+
+    def add(self, offering: Offering) -> None:
+        offers = offering.request.chunks
+        self.ranks.add(offering.request.rank)
+        self.sizes.update((offer.digest, offer.size) for offer in offers)
+        if offering.direct:
+            self.direct.update((offer.digest, offer) for offer in offers)
 
 
 class Negotiator:
@@ -43,40 +72,88 @@ class Negotiator:
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
-        self._claims: WriteBatch[Offering, Present] = WriteBatch(context.database, self._claim, limit=_TOGETHER_LIMIT)
+        self._claims: WriteBatch[Offering, _Claimed] = WriteBatch(context.database, self._claim, limit=_TOGETHER_LIMIT)
 
-    def negotiate(self, offering: Offering) -> NegotiateAnswer:
-        """One answer per offer, in order; what is `present` is claimed.
+    def negotiate(self, principal: Principal, checkpoint_id: str, request: NegotiateChunks) -> NegotiateAnswer:
+        """One answer per offer, in order; what is `present` is claimed, what goes directly has a pending row.
 
         Renews the rank's session.
         """
-        offers = offering.request.chunks
-        check_offers(offers, limit_bytes=self._context.settings.max_chunk_bytes)
-        present = self._claims.submit(offering)
-        _check_present(offers, present)
-        answers = [_answer(offering.checkpoint_id, offering.request.rank, offer, present) for offer in offers]
+        check_offers(request.chunks, limit_bytes=self._context.settings.max_chunk_bytes)
+        presigner = upload_presigner(self._context) if request.direct else None
+        claimed = self._claims.submit(Offering(principal, checkpoint_id, request, direct=presigner is not None))
+        present = _visible(principal, claimed.present)
+        _check_present(request.chunks, present)
+        answers = [
+            ChunkAnswer(digest=offer.digest, present=True)
+            if offer.digest in present
+            else ChunkAnswer(
+                digest=offer.digest,
+                present=False,
+                target=self._direct(presigner, claimed.reserved.get(offer.digest), offer)
+                or _streamed(checkpoint_id, request.rank, offer),
+            )
+            for offer in request.chunks
+        ]
+        negotiated = self._context.metrics.negotiated_chunks
+        negotiated.labels("present").inc(sum(answer.present for answer in answers))
+        negotiated.labels("upload").inc(sum(not answer.present for answer in answers))
         return NegotiateAnswer(chunks=answers)
 
-    def _claim(self, session: Session, offerings: Sequence[Offering]) -> list[Present | Refusal]:
+    def _direct(self, presigner: Presigner | None, reserved: Reserved | None, offer: ChunkOffer) -> Target | None:
+        """Where the chunk goes directly, if it does; not when another rank calls other bytes by its name."""
+        if presigner is None or reserved is None or not reserved.fits(offer):
+            return None
+        return put_target(self._context, presigner, reserved)
+
+    def _claim(self, session: Session, offerings: Sequence[Offering]) -> list[_Claimed | Refusal]:
         now = self._context.database.now(session)
         places = _places_of(session, offerings)
-        wanted: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        ranks: defaultdict[str, set[int]] = defaultdict(set)
+        wanted: defaultdict[UploadPlace, _Wanted] = defaultdict(_Wanted)
         for offering, place in zip(offerings, places, strict=True):
             if not isinstance(place, Refusal):
-                wanted[place.project_id, place.run_id].update(offer.digest for offer in offering.request.chunks)
-                ranks[place.checkpoint_id].add(offering.request.rank)
-        fresh_since = now - micros(self._context.settings.claim_repeat_seconds)
-        present = {
-            (project_id, run_id): repository.claim_present(
-                session, project_id=project_id, run_id=run_id, digests=sorted(digests), now=now, fresh_since=fresh_since
-            )
-            for (project_id, run_id), digests in wanted.items()
-        }
-        lease_until = now + micros(self._context.settings.lease_seconds)
-        for checkpoint_id, renewed in ranks.items():
-            renew(session, checkpoint_id, renewed, lease_until=lease_until)
-        return [place if isinstance(place, Refusal) else present[place.project_id, place.run_id] for place in places]
+                wanted[place].add(offering)
+        ordered = sorted(wanted, key=lambda place: place.checkpoint_id)
+        makes_rows = any(one.direct for one in wanted.values())
+        allowances = Allowances(session, {place.project_id for place in ordered}, lock=makes_rows)
+        claimed: dict[UploadPlace, _Claimed | Refusal] = {}
+        for place in ordered:
+            try:
+                claimed[place] = self._claim_for(session, place, wanted[place], allowances, now)
+            except Refusal as refusal:
+                claimed[place] = refusal
+        allowances.settle()
+        return [place if isinstance(place, Refusal) else claimed[place] for place in places]
+
+    def _claim_for(
+        self, session: Session, place: UploadPlace, wanted: _Wanted, allowances: Allowances, now: int
+    ) -> _Claimed:
+        settings = self._context.settings
+        offered = repository.claim_present(
+            session,
+            project_id=place.project_id,
+            run_id=place.run_id,
+            digests=sorted(wanted.sizes),
+            now=now,
+            fresh_since=now - micros(settings.claim_repeat_seconds),
+        )
+        direct = {digest: offer for digest, offer in wanted.direct.items() if digest not in offered.present}
+        new = wanted.sizes.keys() - offered.present.keys() - offered.known
+        allowances.check(place.project_id, sum(wanted.sizes[digest] for digest in new))
+        reserved = (
+            pending.reserve(session, place, direct, known=offered.known, allowances=allowances, now=now)
+            if direct
+            else {}
+        )
+        renew(session, place.checkpoint_id, wanted.ranks, lease_until=now + micros(settings.lease_seconds))
+        return _Claimed(offered.present, reserved)
+
+
+def _visible(principal: Principal, present: Present) -> Present:
+    """What of it exists for this token: a job's does not learn what other runs of its project have."""
+    if principal.run_id is None:
+        return present
+    return {digest: chunk for digest, chunk in present.items() if chunk.origin_run_id == principal.run_id}
 
 
 def _places_of(session: Session, offerings: Sequence[Offering]) -> list[UploadPlace | Refusal]:
@@ -138,11 +215,7 @@ def _check_present(offers: Sequence[ChunkOffer], present: Present) -> None:
             )
 
 
-def _answer(checkpoint_id: str, rank: int, offer: ChunkOffer, present: Present) -> ChunkAnswer:
-    if offer.digest in present:
-        return ChunkAnswer(digest=offer.digest, present=True)
+def _streamed(checkpoint_id: str, rank: int, offer: ChunkOffer) -> Target:
     url = routes.path(routes.CHUNK, checkpoint=checkpoint_id, digest=offer.digest)
     headers = {routes.CRC64_HEADER: f"{offer.crc64:016x}"}
-    return ChunkAnswer(
-        digest=offer.digest, present=False, target=Target(method="PUT", url=f"{url}?rank={rank}", headers=headers)
-    )
+    return Target(method="PUT", url=f"{url}?rank={rank}", headers=headers)

@@ -53,6 +53,12 @@ def not_open(place: UploadPlace) -> Refusal:
     return Refusal(ErrorCode.CHECKPOINT_NOT_OPEN, detail, state=place.state)
 
 
+def finished_meanwhile(place: UploadPlace) -> Refusal:
+    """What an upload is told whose checkpoint was finished before it was recorded."""
+    detail = f"checkpoint {place.checkpoint_id} was finished while the chunk was stored; save again"
+    return Refusal(ErrorCode.CHECKPOINT_NOT_OPEN, detail)
+
+
 def readable_checkpoint(session: Session, principal: Principal, checkpoint_id: str) -> Checkpoint:
     """The checkpoint, if it may be read; refuses `unknown_checkpoint` and `checkpoint_not_committed`."""
     return find_readable(session, principal, checkpoint_id)

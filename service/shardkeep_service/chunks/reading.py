@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.error_codes import ErrorCode
-from shardkeep.protocol.messages import ReadTargets, Target
+from shardkeep.protocol.messages import AskReadTargets, ReadTargets, Target
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.chunks import repository
+from shardkeep_service.chunks.direct import get_target, read_presigner
 from shardkeep_service.chunks.models import ChunkState
 from shardkeep_service.chunks.places import readable_checkpoint
+from shardkeep_service.chunks.reach import hidden_digests
 from shardkeep_service.errors import Refusal
 from shardkeep_service.service_context import ServiceContext
 
@@ -28,9 +30,10 @@ class StoredChunk:
 def find_chunk(context: ServiceContext, principal: Principal, checkpoint_id: str, digest: str) -> StoredChunk:
     """Where the chunk lies; refuses `unknown_chunk`, and `chunk_damaged` for what must not be read."""
     with context.database.read() as session:
-        project_id = readable_checkpoint(session, principal, checkpoint_id).project_id
-        row = repository.row_of(session, project_id, digest)
-    if row is None:
+        checkpoint = readable_checkpoint(session, principal, checkpoint_id)
+        row = repository.row_of(session, checkpoint.project_id, digest)
+        hidden = hidden_digests(session, principal, checkpoint, [digest])
+    if row is None or row.state == ChunkState.PENDING or hidden:
         raise _unknown([digest])
     if row.state in (ChunkState.QUARANTINED, ChunkState.LOST):
         raise Refusal(
@@ -43,19 +46,29 @@ def find_chunk(context: ServiceContext, principal: Principal, checkpoint_id: str
 
 
 def read_targets(
-    context: ServiceContext, principal: Principal, checkpoint_id: str, digests: Sequence[str]
+    context: ServiceContext, principal: Principal, checkpoint_id: str, asked: AskReadTargets
 ) -> ReadTargets:
-    """Where to fetch chunks, in the order asked."""
+    """Where to fetch chunks, in the order asked. One that is not live is fetched here, where it is refused by name."""
     with context.database.read() as session:
-        project_id = readable_checkpoint(session, principal, checkpoint_id).project_id
-        found = repository.rows_of(session, project_id, sorted(set(digests)))
-    absent = [digest for digest in digests if digest not in found]
+        checkpoint = readable_checkpoint(session, principal, checkpoint_id)
+        wanted = sorted(set(asked.digests))
+        found = repository.places_of(session, checkpoint.project_id, wanted)
+        hidden = hidden_digests(session, principal, checkpoint, wanted)
+    absent = [digest for digest in asked.digests if digest not in found or digest in hidden]
     if absent:
         raise _unknown(absent)
-    return ReadTargets(targets=[_target(checkpoint_id, digest) for digest in digests])
+    presigner = read_presigner(context) if asked.direct else None
+    return ReadTargets(
+        targets=[
+            get_target(context, presigner, found[digest].object_key)
+            if presigner is not None and found[digest].is_live
+            else _streamed(checkpoint_id, digest)
+            for digest in asked.digests
+        ]
+    )
 
 
-def _target(checkpoint_id: str, digest: str) -> Target:
+def _streamed(checkpoint_id: str, digest: str) -> Target:
     return Target(method="GET", url=routes.path(routes.CHUNK, checkpoint=checkpoint_id, digest=digest))
 
 

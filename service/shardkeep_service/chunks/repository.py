@@ -26,11 +26,16 @@ _OFFERED: Final = select(
     Chunk.claimed_at,
 ).where(Chunk.project_id == bindparam("project_id"), among_texts(Chunk.digest))
 """What is known of offered digests. Conditions on `state` stand outside WHERE, see `checkpoints/chunk_ids.py`."""
-_RENEW: Final = (
-    update(Chunk)
+_LIVE: Final = (
+    select(Chunk.id)
     .where(among_integers(Chunk.id), Chunk.state.concat("") == _STORED)  # or SQLite walks the index on state
-    .values(claimed_at=bindparam("now"))
-    .returning(Chunk.id)
+    .order_by(Chunk.digest)
+    .with_for_update(key_share=True)
+    .cte("live")
+)
+"""Locked in the order in which uploads are recorded, so that two transactions never wait for each other's chunks."""
+_RENEW: Final = (
+    update(Chunk).where(Chunk.id.in_(select(_LIVE.c.id))).values(claimed_at=bindparam("now")).returning(Chunk.id)
 )
 Item = TypeVar("Item")
 
@@ -41,6 +46,27 @@ def rows_of(session: Session, project_id: str, digests: Sequence[str]) -> dict[s
     for batch in _batches(digests):
         query = select(Chunk).where(Chunk.project_id == project_id, Chunk.digest.in_(batch))
         found.update((chunk.digest, chunk) for chunk in session.scalars(query))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Where a chunk lies, and whether it may be read from there."""
+
+    object_key: str
+    is_live: bool
+
+
+def places_of(session: Session, project_id: str, digests: Sequence[str]) -> dict[str, ChunkPlace]:
+    """Where the project's chunks among `digests` lie, by digest; what is still being uploaded lies nowhere."""
+    found: dict[str, ChunkPlace] = {}
+    for batch in _batches(digests):
+        query = select(Chunk.digest, Chunk.object_key, Chunk.state).where(
+            Chunk.project_id == project_id, Chunk.digest.in_(batch)
+        )
+        for digest, object_key, state in session.execute(query):
+            if state != ChunkState.PENDING:
+                found[digest] = ChunkPlace(object_key, state == _STORED)
     return found
 
 
@@ -72,13 +98,22 @@ class PresentChunk:
 
     size_bytes: int
     crc64: str
+    origin_run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What offered digests are: present, known in another state, or (left out) without a row."""
+
+    present: dict[str, PresentChunk]
+    known: set[str]
 
 
 def claim_present(
     session: Session, *, project_id: str, run_id: str, digests: Sequence[str], now: int, fresh_since: int
-) -> dict[str, PresentChunk]:
-    """Claims the chunks this run may reuse, by digest: what is stored and live, and either verified by digest or stored
-    by the same run.
+) -> Offered:
+    """Claims the chunks this run may reuse: what is stored and live, and either verified by digest or stored by the
+    same run.
 
     A claim not older than `fresh_since` is left as it is: rewriting 300 rows a rank at every save costs more than
     everything else negotiation does. Collection spares what was claimed within the life of an open checkpoint and the
@@ -86,20 +121,22 @@ def claim_present(
     in the statement that finds the chunk live.
     """
     found: dict[str, PresentChunk] = {}
+    seen: set[str] = set()
     for batch in _batches(digests):
         stale: dict[int, tuple[str, PresentChunk]] = {}
         rows = session.connection().execute(_OFFERED, {"project_id": project_id, "texts": list(batch)}).all()
         for id_, digest, size_bytes, crc64, state, verification, origin_run_id, claimed_at in rows:
+            seen.add(digest)
             if state != _STORED or (verification != _VERIFIED and origin_run_id != run_id):
                 continue
-            chunk = PresentChunk(size_bytes, crc64)
+            chunk = PresentChunk(size_bytes, crc64, origin_run_id)
             if claimed_at >= fresh_since:
                 found[digest] = chunk
             else:
                 stale[id_] = (digest, chunk)
         if stale:
             found.update(stale[id_] for id_ in _renew(session, stale, now))
-    return found
+    return Offered(found, seen - found.keys())
 
 
 def _renew(session: Session, ids: Iterable[int], now: int) -> Iterator[int]:
@@ -109,8 +146,9 @@ def _renew(session: Session, ids: Iterable[int], now: int) -> Iterator[int]:
 
 
 def locked_row_of(session: Session, project_id: str, digest: str) -> Chunk | None:
-    """Like `row_of`, locked until the end of the transaction."""
-    query = select(Chunk).where(Chunk.project_id == project_id, Chunk.digest == digest).with_for_update()
+    """Like `row_of`, as it is now and locked until the end of the transaction."""
+    query = select(Chunk).where(Chunk.project_id == project_id, Chunk.digest == digest)
+    query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     return session.scalars(query).one_or_none()
 
 

@@ -7,6 +7,8 @@ from typing import NoReturn
 
 import typer
 
+from shardkeep_service.observability.redaction import redact
+
 
 class ExitCode(enum.IntEnum):
     """Exit codes of every command."""
@@ -19,5 +21,5 @@ class ExitCode(enum.IntEnum):
 
 def refuse(reason: str) -> NoReturn:
     """Ends the command with the reason on standard error."""
-    typer.echo(f"shardkeep-service: {reason}", err=True)
+    typer.echo(f"shardkeep-service: {redact(reason)}", err=True)
     raise typer.Exit(ExitCode.REFUSED)

@@ -10,9 +10,12 @@ import typer
 
 from shardkeep_service.cli.exits import ExitCode, refuse
 from shardkeep_service.cli.options import DataOption, settings_with
+from shardkeep_service.database.data_directory import DataDirectoryRefused, owned_directory
 from shardkeep_service.database.database import Database
 from shardkeep_service.database.errors import DatabaseFailed
-from shardkeep_service.database.migrate import MigrationRefused, drift, upgrade
+from shardkeep_service.database.migrate import MigrationRefused, current_revision, drift, head_revision, upgrade
+from shardkeep_service.database.open_database import COMMAND_CONNECTIONS, open_database
+from shardkeep_service.settings import Settings
 
 
 def migrate(
@@ -21,18 +24,30 @@ def migrate(
         bool, typer.Option("--check", help="Compare the history with the models, on a scratch database.")
     ] = False,
 ) -> None:
-    """Migrate the database; with --check touch nothing and exit 3 when a migration is missing."""
+    """Migrate the database; with --check touch nothing and exit 3 when a migration is missing.
+
+    Replicas of the version before may go on running. Several at once are fine: one migrates, the others wait for it.
+    """
     try:
         if check:
             _check()
-            return
-        settings = settings_with(data_dir=data)
-        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        database = Database(settings.resolved_database_url)
-        typer.echo(upgrade(database))
-        database.close()
-    except (MigrationRefused, DatabaseFailed) as error:
+        else:
+            typer.echo(_migrate(settings_with(data_dir=data)))
+    except (DataDirectoryRefused, MigrationRefused, DatabaseFailed) as error:
         refuse(str(error))
+
+
+def _migrate(settings: Settings) -> str:
+    if settings.is_embedded:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    database = open_database(settings, application="migrate", connections=COMMAND_CONNECTIONS)
+    try:
+        if settings.is_embedded and current_revision(database) != head_revision():
+            with owned_directory(settings.data_dir):  # an embedded service of the old version must not run meanwhile
+                return upgrade(database)
+        return upgrade(database)
+    finally:
+        database.close()
 
 
 def _check() -> None:

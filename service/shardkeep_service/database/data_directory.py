@@ -45,11 +45,16 @@ def owned_directory(directory: Path) -> Iterator[None]:
 def check_local(directory: Path) -> None:
     """DataDirectoryRefused where the directory is on a network file system: SQLite's locks do not hold there."""
     kind = file_system_type(directory)
-    if kind in _NETWORK_TYPES:
+    if is_network_file_system(kind):
         raise DataDirectoryRefused(
             f"{directory} is on a network file system ({kind}), where SQLite can be corrupted;"
             " choose a local directory, or a PostgreSQL database with SHARDKEEP_SERVICE_DATABASE_URL"
         )
+
+
+def is_network_file_system(kind: str) -> bool:
+    """Whether other machines may write to a file system of this type."""
+    return kind in _NETWORK_TYPES
 
 
 def file_system_type(directory: Path, *, mounts: Path = _MOUNTS) -> str:

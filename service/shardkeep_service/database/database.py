@@ -18,25 +18,30 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
 
-from shardkeep_service.database.errors import DatabaseBusy, DatabaseFailed, DatabaseFull, DatabaseUnavailable
+from shardkeep_service.database import postgresql
+from shardkeep_service.database.options import DatabaseOptions
+from shardkeep_service.database.session_time import CLOCK
+from shardkeep_service.database.translation import translated_errors
 
 SAFE_WAL_VERSION: Final = (3, 51, 3)
 _WRITE: Final = "shardkeep_write"
+_SCHEMA: Final = "shardkeep_schema"
+_SNAPSHOT: Final = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+"""Reads on PostgreSQL: what several statements of one read find belongs together, as on SQLite. It locks nothing."""
 
 
 class Database:
     """An engine and its transactions. Thread-safe; one per process."""
 
-    def __init__(self, url: str, *, pool_size: int = 16) -> None:
-        self._url = make_url(url)
+    def __init__(self, url: str, options: DatabaseOptions | None = None) -> None:
+        self._url = postgresql.with_driver(make_url(url))
         self.is_sqlite: Final = self._url.get_backend_name() == "sqlite"
-        self.engine: Final[Engine] = create_engine(self._url, **self._engine_options(pool_size))
+        self.engine: Final[Engine] = create_engine(self._url, **self._engine_options(options or DatabaseOptions()))
         self._write_engine = self.engine.execution_options(**{_WRITE: True})
+        self._read_engine = self.engine if self.is_sqlite else self.engine.execution_options(**_SNAPSHOT)
         self._wal = self.is_sqlite and sqlite3.sqlite_version_info >= SAFE_WAL_VERSION
         self._read_lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self._write_lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
@@ -47,15 +52,16 @@ class Database:
             event.listen(self.engine, "connect", self._set_pragmas)
             event.listen(self.engine, "begin", _begin_sqlite)
 
-    def _engine_options(self, pool_size: int) -> dict[str, Any]:
-        if self.is_sqlite:
-            return {
-                "poolclass": QueuePool,
-                "pool_size": pool_size,
-                "max_overflow": pool_size,
-                "connect_args": {"check_same_thread": False, "timeout": 30.0},
-            }
-        return {"pool_size": pool_size, "max_overflow": pool_size, "pool_pre_ping": True}
+    def _engine_options(self, options: DatabaseOptions) -> dict[str, Any]:
+        if not self.is_sqlite:
+            return postgresql.engine_options(self._url, options)
+        return {
+            "poolclass": QueuePool,
+            "pool_size": options.connections,
+            "max_overflow": 0,
+            "pool_timeout": options.wait_seconds,
+            "connect_args": {"check_same_thread": False, "timeout": 30.0},
+        }
 
     def _set_pragmas(self, connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # BEGIN is ours, see _begin_sqlite
@@ -65,25 +71,38 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
-        """A transaction that writes nothing; rolled back at the end."""
-        with self._read_lock, _translated_errors(), Session(self.engine, expire_on_commit=False) as session:
+        """A transaction that writes nothing and sees one moment of the database; rolled back at the end."""
+        with self._read_lock, translated_errors(), self._session(self._read_engine) as session:
             yield session
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Session]:
         """A transaction that is committed when the block ends and rolled back when it raises.
 
+        On PostgreSQL they run side by side, each statement seeing what was committed before it (READ COMMITTED): what
+        a write depends on must be locked, or be a condition of its statement. Lock the run before its checkpoints.
+
         Never call the blob store inside: no transaction is held across object-store I/O.
         """
-        with self._write_lock, _translated_errors(), Session(self._write_engine, expire_on_commit=False) as session:
+        with self._write_lock, translated_errors(), self._session(self._write_engine) as session:
             yield session
             session.commit()
 
+    def _session(self, engine: Engine) -> Session:
+        return Session(engine, expire_on_commit=False, info={CLOCK: self.now})
+
     @contextlib.contextmanager
-    def write_connection(self) -> Iterator[Connection]:
-        """Like `write`, for migrations: a bare connection whose schema changes are one transaction."""
-        with self._write_lock, _translated_errors(), self._write_engine.begin() as connection:
-            yield connection
+    def schema_connection(self) -> Iterator[Connection]:
+        """Like `write`, for migrations: a bare connection of its own whose schema changes are one transaction.
+
+        SQLite alters a table by making it anew and dropping the old one, which must not count as deleting its rows: so
+        foreign keys are not enforced on it.
+        """
+        engine = self._write_engine.execution_options(**{_SCHEMA: True})
+        with self._write_lock, translated_errors(), engine.connect() as connection:
+            connection.detach()
+            with connection.begin():
+                yield connection
 
     @property
     def journal(self) -> str:
@@ -91,6 +110,12 @@ class Database:
         if not self.is_sqlite:
             return "server"
         return "WAL" if self._wal else "PERSIST"
+
+    @property
+    def connections_in_use(self) -> int:
+        """Connections lent out at this moment."""
+        pool = self.engine.pool
+        return pool.checkedout() if isinstance(pool, QueuePool) else 0
 
     def now(self, session: Session) -> int:
         """Database time in microseconds: one clock for all replicas. SQLite has one process, so its clock is ours."""
@@ -105,27 +130,7 @@ class Database:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    write = connection.get_execution_options().get(_WRITE, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-
-@contextlib.contextmanager
-def _translated_errors() -> Iterator[None]:
-    """Turns what the driver raises about the database itself into this package's errors."""
-    try:
-        yield
-    except PoolTimeout as exc:
-        raise DatabaseBusy("no database connection became free") from exc
-    except DBAPIError as exc:
-        if isinstance(exc, OperationalError) or exc.connection_invalidated:
-            raise _failure_of(str(exc.orig)) from exc
-        raise
-
-
-def _failure_of(message: str) -> DatabaseFailed:
-    lowered = message.lower()
-    if "full" in lowered or "no space" in lowered:
-        return DatabaseFull(message)
-    if "locked" in lowered or "busy" in lowered:
-        return DatabaseBusy(message)
-    return DatabaseUnavailable(message)
+    options = connection.get_execution_options()
+    if options.get(_SCHEMA, False):
+        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")  # it has no effect inside a transaction
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITE, False) else "BEGIN")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class DatabaseFailed(Exception):
-    """The root: the transaction did not happen."""
+    """The root: the transaction did not happen, or nobody knows (the connection broke during its commit)."""
 
 
 class DatabaseBusy(DatabaseFailed):
@@ -17,3 +17,7 @@ class DatabaseFull(DatabaseFailed):
 
 class DatabaseUnavailable(DatabaseFailed):
     """The database does not answer, or failed in a way that may pass by itself."""
+
+
+class ValueUnstorable(DatabaseFailed):
+    """A value of the request fits no column: a NUL in a text, say. Repeating it helps nobody."""

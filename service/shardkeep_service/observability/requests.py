@@ -1,4 +1,4 @@
-"""The request middleware: gives each request an id, logs it as one line, and answers what nothing else answered."""
+"""The request middleware: gives a request its id and trace, logs and counts it, answers what nothing else answered."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shardkeep.protocol import routes
 from shardkeep_service.error_responses import problem_response, refusal_of
 from shardkeep_service.errors import Refusal
+from shardkeep_service.observability.metrics import Metrics
 from shardkeep_service.observability.request_ids import choose_request_id
+from shardkeep_service.observability.trace_context import begin_trace
 
 log = structlog.get_logger("shardkeep.requests")
 
 CLIENT_CLOSED: Final = 499
 """Logged as the status of a request whose client went away before it was answered."""
-_QUIET: Final = frozenset({routes.LIVEZ, routes.READYZ})
+_QUIET: Final = frozenset({routes.LIVEZ, routes.READYZ, routes.METRICS})
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+NO_ROUTE: Final = "none"
+OTHER_METHOD: Final = "other"
+"""Labels of what no route matches: clients invent paths and methods without end."""
 
 
 @dataclass(slots=True)
@@ -32,8 +38,9 @@ class _Tally:
 class RequestMiddleware:
     """Pure ASGI: adds no task and no copy, so bodies stream through it untouched."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -43,17 +50,23 @@ class RequestMiddleware:
         request_id = choose_request_id(scope)
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
-        header = (routes.REQUEST_ID_HEADER.encode(), request_id.encode())
+        trace = begin_trace(scope)
+        state["trace_id"] = trace.trace_id
+        headers = [
+            (routes.REQUEST_ID_HEADER.encode(), request_id.encode()),
+            (routes.TRACE_HEADER.encode(), trace.header.encode()),
+        ]
         tally, began = _Tally(), time.perf_counter()
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 tally.started, tally.status = True, message["status"]
-                message["headers"] = [*message.get("headers", []), header]
+                message["headers"] = [*message.get("headers", []), *headers]
             else:
                 tally.sent_bytes += len(message.get("body", b""))
             await send(message)
 
+        self._metrics.requests_in_progress.inc()
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
@@ -67,17 +80,37 @@ class RequestMiddleware:
                 raise
             await problem_response(refusal_of(error), request_id)(scope, receive, send_with_id)
         finally:
-            _log_request(scope, tally, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._metrics.requests_in_progress.dec()
+            self._count(scope, tally, seconds)
+            _log_request(scope, tally, seconds)
+
+    def _count(self, scope: Scope, tally: _Tally, seconds: float) -> None:
+        metrics = self._metrics
+        method = scope["method"] if scope["method"] in _METHODS else OTHER_METHOD
+        route = _template(scope) or NO_ROUTE
+        metrics.requests.labels(method, route, tally.status).inc()
+        metrics.request_seconds.labels(method, route).observe(seconds)
+        metrics.request_bytes.labels(method, route).inc(_content_length(scope))
+        metrics.response_bytes.labels(method, route).inc(tally.sent_bytes)
+        refusal = scope["state"].get("refusal")
+        if refusal is not None:
+            metrics.refusals.labels(refusal.code.value).inc()
+
+
+def _template(scope: Scope) -> str | None:
+    return getattr(scope.get("route"), "path", None)
 
 
 def _log_request(scope: Scope, tally: _Tally, seconds: float) -> None:
     state: dict[str, Any] = scope["state"]
-    template = getattr(scope.get("route"), "path", None)
+    template = _template(scope)
     if template in _QUIET and tally.status < 400:
         return
     principal, refusal, error = state.get("principal"), state.get("refusal"), state.get("error")
     details = {
         "request_id": state["request_id"],
+        "trace_id": state["trace_id"],
         "method": scope["method"],
         "route": template,
         "status": tally.status,

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Header, Response
 
 from shardkeep.protocol import routes
-from shardkeep.protocol.messages import CreateProject, Page, ProjectInfo
+from shardkeep.protocol.messages import CreateProject, Page, ProjectInfo, Restore
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.cursors import PageCursor, PageLimit
-from shardkeep_service.projects import service
+from shardkeep_service.projects import deletion, service
+from shardkeep_service.seen_versions import seen_version
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["projects"])
 
 Context = Annotated[ServiceContext, Depends(get_context)]
 Reader = Annotated[Principal, Depends(requires(Scope.READ))]
+IfMatch = Annotated[str | None, Header(alias="If-Match")]
 Admin = Annotated[Principal, Depends(requires(Scope.ADMIN))]
 
 
-@router.post(routes.PROJECTS)
+@router.post(routes.PROJECTS, responses={201: {"model": ProjectInfo, "description": "made now"}})
 def create_project(context: Context, principal: Admin, body: CreateProject, response: Response) -> ProjectInfo:
     """Makes a project: 201, or 200 where it exists."""
     info, created = service.create_project(context, principal, body.name)
@@ -30,13 +32,47 @@ def create_project(context: Context, principal: Admin, body: CreateProject, resp
 
 @router.get(routes.PROJECTS)
 def list_projects(
-    context: Context, principal: Reader, limit: PageLimit = 50, cursor: PageCursor = None
+    context: Context, principal: Reader, deleted: bool = False, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> Page[ProjectInfo]:
-    """The projects the token may see, by name."""
-    return service.list_projects(context, principal, limit=limit, cursor=cursor)
+    """The projects the token may see, by name; `deleted` gives those that can be restored."""
+    return service.list_projects(context, principal, deleted=deleted, limit=limit, cursor=cursor)
 
 
 @router.get(routes.PROJECT)
 def get_project(context: Context, principal: Reader, project: str) -> ProjectInfo:
     """One project."""
     return service.get_project(context, principal, project)
+
+
+@router.get(routes.PROJECT_BY_ID)
+def get_project_by_id(context: Context, principal: Reader, project: str, response: Response) -> ProjectInfo:
+    """One project, a deleted one too; its version is the ETag."""
+    return _tagged(response, deletion.get_project_by_id(context, principal, project))
+
+
+@router.delete(routes.PROJECT_BY_ID)
+def delete_project(
+    context: Context, principal: Admin, project: str, response: Response, force: bool = False, if_match: IfMatch = None
+) -> ProjectInfo:
+    """Deletes a project and its runs, restorably; `force` also while they are saved to or have pinned checkpoints."""
+    version = seen_version(if_match)
+    return _tagged(response, deletion.delete_project(context, principal, project, version=version, force=force))
+
+
+@router.post(routes.PROJECT_RESTORE)
+def restore_project(
+    context: Context,
+    principal: Admin,
+    project: str,
+    response: Response,
+    body: Restore | None = None,
+    if_match: IfMatch = None,
+) -> ProjectInfo:
+    """Undoes a delete: the project comes back with the runs that were deleted with it."""
+    version, name = seen_version(if_match), None if body is None else body.name
+    return _tagged(response, deletion.restore_project(context, principal, project, version=version, name=name))
+
+
+def _tagged(response: Response, info: ProjectInfo) -> ProjectInfo:
+    response.headers["etag"] = f'"{info.version}"'
+    return info

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Select, func, select
@@ -25,23 +25,29 @@ class ProjectCounts:
 
 
 def project_named(session: Session, name: str) -> Project | None:
-    """The project with this name."""
-    return session.scalars(select(Project).where(Project.name == name)).one_or_none()
+    """The project with this name; a deleted one has none."""
+    return session.scalars(select(Project).where(Project.name == name, Project.deleted_at.is_(None))).one_or_none()
 
 
-def projects_after(session: Session, name: str | None, *, only_id: str | None, limit: int) -> Sequence[Project]:
-    """Projects by name, after `name`; only the one with `only_id` where that is given."""
-    query = select(Project).order_by(Project.name).limit(limit)
+def projects_after(
+    session: Session, name: str | None, *, only_ids: Collection[str] | None, deleted: bool = False, limit: int
+) -> Sequence[Project]:
+    """Projects by the name in their row, after `name`: those that are there, or those that are deleted; only those of
+    `only_ids` where they are given.
+    """
+    there = Project.deleted_at.is_not(None) if deleted else Project.deleted_at.is_(None)
+    query = select(Project).where(there).order_by(Project.name).limit(limit)
     if name is not None:
         query = query.where(Project.name > name)
-    if only_id is not None:
-        query = query.where(Project.id == only_id)
+    if only_ids is not None:
+        query = query.where(Project.id.in_(only_ids))
     return session.scalars(query).all()
 
 
 def counts_of(session: Session, project_ids: Sequence[str]) -> dict[str, ProjectCounts]:
     """Counts of several projects in three queries, whatever their number."""
-    runs = select(Run.project_id, func.count()).where(Run.project_id.in_(project_ids)).group_by(Run.project_id)
+    there = (Run.project_id.in_(project_ids), Run.deleted_at.is_(None))
+    runs = select(Run.project_id, func.count()).where(*there).group_by(Run.project_id)
     committed = (
         select(Checkpoint.project_id, func.count())
         .where(Checkpoint.project_id.in_(project_ids), Checkpoint.state == CheckpointState.COMMITTED.value)

@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.identifiers import is_name, new_id
 from shardkeep.protocol.messages import Page, ProjectInfo
+from shardkeep_service.access.audit import record
 from shardkeep_service.access.principal import UNSEEN, Principal
+from shardkeep_service.catalogue.outbox import record_project
 from shardkeep_service.cursors import bounded_limit, decode_cursor, encode_cursor
 from shardkeep_service.errors import Refusal
 from shardkeep_service.inserts import insert_if_absent
@@ -35,11 +37,15 @@ def ensure_project(session: Session, principal: Principal, name: str, *, now: in
     created = False
     project = repository.project_named(session, name)
     if project is None:
-        if principal.project_id is not None:
+        if principal.project_ids is not None:
             raise unknown_project()
         created = insert_if_absent(session, Project, {"id": new_id("prj"), "name": name, "created_at": now})
         project = repository.project_named(session, name)
         assert project is not None  # just inserted, by us or by another
+        if created:
+            detail = {"name": name}
+            record(session, principal, "project.create", target=project.id, project_id=project.id, detail=detail)
+            record_project(session, project.id)
     principal.check_project(project.id)
     return project, created
 
@@ -52,19 +58,29 @@ def get_project(context: ServiceContext, principal: Principal, name: str) -> Pro
 
 
 def list_projects(
-    context: ServiceContext, principal: Principal, *, limit: int, cursor: str | None
+    context: ServiceContext, principal: Principal, *, deleted: bool, limit: int, cursor: str | None
 ) -> Page[ProjectInfo]:
-    """The projects the token may see, by name."""
+    """The projects the token may see, by name, or those deleted and not restored."""
     size = bounded_limit(limit)
-    position = decode_cursor(cursor, _LIST, {}, (str,))
+    filters = {"deleted": deleted}
+    position = decode_cursor(cursor, _LIST, filters, (str,))
     with context.database.read() as session:
         rows = repository.projects_after(
-            session, position[0] if position else None, only_id=principal.project_id, limit=size + 1
+            session,
+            position[0] if position else None,
+            only_ids=principal.project_ids,
+            deleted=deleted,
+            limit=size + 1,
         )
         page = rows[:size]
         counts = repository.counts_of(session, [project.id for project in page])
-    following = encode_cursor(_LIST, {}, (page[-1].name,)) if len(rows) > size else None
+    following = encode_cursor(_LIST, filters, (page[-1].name,)) if len(rows) > size else None
     return Page[ProjectInfo](items=[_info(project, counts[project.id]) for project in page], next_cursor=following)
+
+
+def project_info(session: Session, project: Project) -> ProjectInfo:
+    """A project with its counts."""
+    return _info(project, repository.counts_of(session, [project.id])[project.id])
 
 
 def find_project(session: Session, principal: Principal, name: str) -> Project:
@@ -94,8 +110,10 @@ def check_name(name: str, *, kind: str) -> None:
 def _info(project: Project, counts: ProjectCounts) -> ProjectInfo:
     return ProjectInfo(
         id=project.id,
-        name=project.name,
+        name=project.shown_name,
         created_at=moment(project.created_at),
+        deleted_at=moment(project.deleted_at),
+        version=project.version,
         runs=counts.runs,
         committed_checkpoints=counts.committed_checkpoints,
         stored_bytes=counts.stored_bytes,

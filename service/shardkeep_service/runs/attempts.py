@@ -10,9 +10,12 @@ from sqlalchemy.orm import Session
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.identifiers import new_id
 from shardkeep.protocol.messages import AttemptInfo, BeginAttempt, Page
+from shardkeep_service.access.audit import record
 from shardkeep_service.access.principal import UNSEEN, Principal
+from shardkeep_service.catalogue.outbox import record_attempt
 from shardkeep_service.checkpoints.aborting import abort_now, superseded
 from shardkeep_service.checkpoints.models import Checkpoint
+from shardkeep_service.checkpoints.repository import lock_checkpoints
 from shardkeep_service.cursors import bounded_limit, decode_cursor, encode_cursor
 from shardkeep_service.errors import Refusal
 from shardkeep_service.moments import moment
@@ -41,13 +44,17 @@ def begin_attempt(
             return attempt_info(owner, found, attempt)
     with context.database.write() as session:
         locked = repository.lock_run(session, found.id)
+        if locked.deleted_at is not None:  # since it was found
+            raise Refusal(ErrorCode.UNKNOWN_RUN, UNSEEN[ErrorCode.UNKNOWN_RUN])
         attempt = _of_launch(session, locked, body)
         aborted: list[str] = []
         if attempt is None:
             attempt, aborted = _begin(session, locked, body, now=context.database.now(session))
+            _record(session, principal, locked, attempt)
         info = attempt_info(owner, locked, attempt)
     for checkpoint_id in aborted:
         context.board.notify(checkpoint_id)
+        context.metrics.checkpoints.labels(ErrorCode.SUPERSEDED.value).inc()
     return info
 
 
@@ -78,14 +85,24 @@ def find_attempt(session: Session, principal: Principal, attempt_id: str) -> Att
     place = repository.attempt_place(session, attempt_id)
     if place is None:
         raise Refusal(ErrorCode.UNKNOWN_ATTEMPT, UNSEEN[ErrorCode.UNKNOWN_ATTEMPT])
-    principal.check_project(place.project.id, code=ErrorCode.UNKNOWN_ATTEMPT)
+    principal.check_run(place.project.id, place.run.id, code=ErrorCode.UNKNOWN_ATTEMPT)
     return place
 
 
 def check_current(run: Run, attempt: Attempt) -> None:
-    """Refusal `attempt_fenced` unless the attempt is the run's current one."""
+    """Refusal `attempt_fenced` unless the attempt is the run's current one, `run_deleted` if the run is gone."""
+    if run.deleted_at is not None:
+        raise run_deleted(run)
     if run.current_attempt_id != attempt.id:
         raise fenced(run, attempt)
+
+
+def run_deleted(run: Run) -> Refusal:
+    """What a job of a deleted run is told."""
+    return Refusal(
+        ErrorCode.RUN_DELETED,
+        f"run {run.shown_name!r} ({run.id}) was deleted; stop this job, or restore the run if it should go on",
+    )
 
 
 def fenced(run: Run, attempt: Attempt) -> Refusal:
@@ -142,15 +159,22 @@ def _begin(session: Session, run: Run, body: BeginAttempt, *, now: int) -> tuple
         passed_over=[],
     )
     session.add(attempt)
+    record_attempt(session, attempt.id)
     if highest is not None and highest > body.ordinal:
         return attempt, []
     run.current_attempt_id = attempt.id
     return attempt, _abort_older(session, run, attempt)
 
 
+def _record(session: Session, principal: Principal, run: Run, attempt: Attempt) -> None:
+    detail = {"run": run.name, "number": attempt.number, "world_size": attempt.world_size}
+    record(session, principal, "attempt.begin", target=attempt.id, project_id=run.project_id, detail=detail)
+
+
 def _abort_older(session: Session, run: Run, attempt: Attempt) -> list[str]:
-    query = select(Checkpoint).where(Checkpoint.run_id == run.id, Checkpoint.state.in_(UNFINISHED)).with_for_update()
-    older = session.scalars(query.order_by(Checkpoint.id).execution_options(populate_existing=True)).all()
+    unfinished = select(Checkpoint.id).where(Checkpoint.run_id == run.id, Checkpoint.state.in_(UNFINISHED))
+    locked = lock_checkpoints(session, session.scalars(unfinished).all()).values()
+    older = [checkpoint for checkpoint in locked if checkpoint.state in UNFINISHED]
     for checkpoint in older:
         abort_now(session, checkpoint, superseded(attempt.number, attempt.id))
     return [checkpoint.id for checkpoint in older]

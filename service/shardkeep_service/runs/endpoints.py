@@ -22,6 +22,7 @@ from shardkeep_service.checkpoints.listing import CheckpointFilter, list_run_che
 from shardkeep_service.cursors import PageCursor, PageLimit
 from shardkeep_service.runs import attempts, service
 from shardkeep_service.runs.attempt_endpoints import router as attempt_router
+from shardkeep_service.runs.deletion_endpoints import router as deletion_router
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["runs"])
@@ -39,10 +40,15 @@ def ensure_run(context: Context, principal: Writer, project: str, run: str) -> R
 
 @router.get(routes.RUNS)
 def list_runs(
-    context: Context, principal: Reader, project: str, limit: PageLimit = 50, cursor: PageCursor = None
+    context: Context,
+    principal: Reader,
+    project: str,
+    deleted: bool = False,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
 ) -> Page[RunInfo]:
-    """The runs of a project, by name."""
-    return service.list_runs(context, principal, project, limit=limit, cursor=cursor)
+    """The runs of a project, by name; `deleted` gives those that can be restored."""
+    return service.list_runs(context, principal, project, deleted=deleted, limit=limit, cursor=cursor)
 
 
 @router.get(routes.RUN)
@@ -69,12 +75,13 @@ def list_checkpoints(
     step_max: Annotated[Step | None, Query()] = None,
     pinned: bool | None = None,
     attempt: str | None = None,
+    tag: str | None = None,
     on_line: bool | None = None,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
 ) -> Page[CheckpointSummary]:
     """The checkpoints of a run, newest first."""
-    wanted = CheckpointFilter(state, step, step_min, step_max, pinned, attempt)
+    wanted = CheckpointFilter(state, step, step_min, step_max, pinned, attempt, tag)
     return list_run_checkpoints(
         context, principal, project, run, wanted, on_the_line=on_line, limit=limit, cursor=cursor
     )
@@ -95,3 +102,4 @@ def begin_attempt(context: Context, principal: Writer, project: str, run: str, b
 
 
 router.routes.extend(attempt_router.routes)
+router.routes.extend(deletion_router.routes)

@@ -123,15 +123,12 @@ def write_postings(session: Session, postings: Sequence[Posting]) -> list[Postin
         Inventory.rank.in_({posting.rank for posting in postings}),
     )
     known = {(attempt, layout, rank): digest for attempt, layout, rank, digest in session.execute(query)}
-    outcomes: list[Posting | Refusal] = []
-    for posting in postings:
-        key = (posting.layout.attempt_id, posting.layout.number, posting.rank)
-        if known.setdefault(key, posting.digest) != posting.digest:
-            outcomes.append(_inventory_disagrees(posting))
-            continue
-        outcomes.append(posting)
-    _insert(session, [outcome for outcome in outcomes if isinstance(outcome, Posting)])
-    return outcomes
+    for posting in sorted(postings, key=_key):  # the same order in every transaction: they wait for each other's rows
+        if _key(posting) not in known:
+            known[_key(posting)] = _kept_digest(session, posting)
+    return [
+        posting if known[_key(posting)] == posting.digest else _inventory_disagrees(posting) for posting in postings
+    ]
 
 
 def load_posted(database: Database, key: str) -> Posted:
@@ -191,17 +188,24 @@ def _decode(content: bytes) -> tuple[HeldTensor, ...]:
     return tuple(HeldTensor(*row) for row in _ROWS.decode(zstandard.decompress(content)))
 
 
-def _insert(session: Session, postings: Sequence[Posting]) -> None:
-    for posting in postings:
-        layout = posting.layout
-        values = {
-            "attempt_id": layout.attempt_id,
-            "layout": layout.number,
-            "rank": posting.rank,
-            "digest": posting.digest,
-            "content": posting.content,
-        }
-        insert_if_absent(session, Inventory, values)
+def _key(posting: Posting) -> tuple[str, int, int]:
+    return posting.layout.attempt_id, posting.layout.number, posting.rank
+
+
+def _kept_digest(session: Session, posting: Posting) -> str:
+    """The digest of the inventory that is kept for this rank: this one, or what another replica was first to write."""
+    attempt_id, layout, rank = _key(posting)
+    values = {
+        "attempt_id": attempt_id,
+        "layout": layout,
+        "rank": rank,
+        "digest": posting.digest,
+        "content": posting.content,
+    }
+    if insert_if_absent(session, Inventory, values):
+        return posting.digest
+    mine = (Inventory.attempt_id == attempt_id, Inventory.layout == layout, Inventory.rank == rank)
+    return session.scalars(select(Inventory.digest).where(*mine)).one()
 
 
 def _check_tensors(tensors: Sequence[InventoryTensor]) -> None:

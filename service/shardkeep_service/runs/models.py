@@ -25,6 +25,18 @@ class Run(Base):
     opened: Mapped[int] = mapped_column(default=0)
     """Checkpoints opened so far: the `number` of the newest."""
     sequence: Mapped[int] = mapped_column(default=0)
+    version: Mapped[int] = mapped_column(default=1, server_default="1")
+    """Counts deletions and restorations, and is the ETag of both."""
+    deleted_at: Mapped[Micros | None]
+    deleted_name: Mapped[str | None] = mapped_column(String(128))
+    """Its name when it was deleted. `name` is then one that nobody can give, so that the name is free."""
+    deleted_with: Mapped[Id | None]
+    """The project it was deleted with, and is restored with; None for one deleted by itself."""
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, also after it was deleted."""
+        return self.deleted_name or self.name
 
 
 class Attempt(Base):

@@ -21,6 +21,7 @@ PASSED_OVER_LIMIT: Final = 100
 DELETED: Final = "deleted"
 PURGED: Final = "purged"
 QUARANTINED: Final = "quarantined"
+UNCONFIRMED: Final = "unconfirmed"
 OFF_LINE: Final = "off_line"
 NOT_ASKED_FOR: Final = "not_asked_for"
 """Codes beside those of `ErrorCode`: `checkpoint_not_committed` and the reasons of an abort."""
@@ -67,6 +68,10 @@ def _code_and_reason(checkpoint: Checkpoint, line: Line) -> tuple[str, str]:
             return DELETED, "it was deleted; restore it to use it again"
         case CheckpointState.PURGED:
             return PURGED, "it was deleted and its bytes are gone"
+        case CheckpointState.UNCONFIRMED:
+            return UNCONFIRMED, (
+                "the catalogue was rebuilt, which found it whole but no record of its commit; accept it to use it"
+            )
         case CheckpointState.OPEN | CheckpointState.VALIDATING:
             reason = (
                 f"it is still {checkpoint.state}: {checkpoint.arrived} of {checkpoint.world_size} manifests arrived"

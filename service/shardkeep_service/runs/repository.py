@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from shardkeep.protocol.messages import CheckpointState
@@ -32,21 +32,46 @@ class RunCounts:
 
 
 def run_named(session: Session, project_id: str, name: str) -> Run | None:
-    """The run with this name in a project."""
-    return session.scalars(select(Run).where(Run.project_id == project_id, Run.name == name)).one_or_none()
+    """The run with this name in a project; a deleted one has none."""
+    query = select(Run).where(Run.project_id == project_id, Run.name == name, Run.deleted_at.is_(None))
+    return session.scalars(query).one_or_none()
 
 
 def lock_run(session: Session, run_id: str) -> Run:
     """The run, locked until the transaction ends: beginning an attempt, deciding and committing exclude each other."""
-    query = select(Run).where(Run.id == run_id).with_for_update().execution_options(populate_existing=True)
-    return session.scalars(query).one()
+    return lock_runs(session, [run_id])[run_id]
 
 
-def runs_after(session: Session, project_id: str, name: str | None, *, limit: int) -> Sequence[Run]:
-    """Runs of a project by name, after `name`."""
-    query = select(Run).where(Run.project_id == project_id).order_by(Run.name).limit(limit)
+def lock_runs(session: Session, run_ids: Collection[str] | Select[str]) -> dict[str, Run]:
+    """Several runs, locked in the order of their ids. The locks of checkpoints come after those of their runs."""
+    query = (
+        select(Run)
+        .where(Run.id.in_(run_ids))
+        .order_by(Run.id)
+        .with_for_update(key_share=True)  # rows that refer to it may be inserted meanwhile
+        .execution_options(populate_existing=True)
+    )
+    return {run.id: run for run in session.scalars(query)}
+
+
+def runs_after(
+    session: Session,
+    project_id: str,
+    name: str | None,
+    *,
+    only_id: str | None = None,
+    deleted: bool = False,
+    limit: int,
+) -> Sequence[Run]:
+    """Runs of a project by the name in their row, after `name`: those that are there, or those that are deleted; only
+    the one with `only_id` where that is given.
+    """
+    there = Run.deleted_at.is_not(None) if deleted else Run.deleted_at.is_(None)
+    query = select(Run).where(Run.project_id == project_id, there).order_by(Run.name).limit(limit)
     if name is not None:
         query = query.where(Run.name > name)
+    if only_id is not None:
+        query = query.where(Run.id == only_id)
     return session.scalars(query).all()
 
 

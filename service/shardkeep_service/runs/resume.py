@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import CheckpointState, DecideResume, PassedOver, ResumeDecision
+from shardkeep_service.access.audit import record
 from shardkeep_service.access.principal import Principal
+from shardkeep_service.catalogue.outbox import record_attempt
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.checkpoints.views import checkpoint_info
 from shardkeep_service.errors import Refusal
@@ -41,6 +43,8 @@ def decide_resume(context: ServiceContext, principal: Principal, attempt_id: str
         if attempt.decision is None:
             check_current(run, attempt)
             _decide(session, run, attempt, body, now=context.database.now(session))
+            detail = {"run": run.name, "decision": attempt.decision}
+            record(session, principal, "attempt.resume", target=attempt.id, project_id=run.project_id, detail=detail)
         session.flush()
         return _recorded(session, attempt, body)
 
@@ -59,6 +63,7 @@ def _decide(session: Session, run: Run, attempt: Attempt, body: DecideResume, *,
     attempt.decision = FRESH if chosen is None else chosen.id
     attempt.decided_at = now
     attempt.passed_over = [passed.model_dump(mode="json") for passed in over]
+    record_attempt(session, attempt.id)
 
 
 def _last(session: Session, head: str | None) -> Checkpoint | None:

@@ -10,7 +10,9 @@ from sqlalchemy.orm import Session
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.identifiers import new_id
 from shardkeep.protocol.messages import CheckpointSummary, LatestAnswer, Page, RunInfo
+from shardkeep_service.access.audit import record
 from shardkeep_service.access.principal import UNSEEN, Principal
+from shardkeep_service.catalogue.outbox import record_run
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.checkpoints.repository import load_places, places
 from shardkeep_service.checkpoints.views import checkpoint_info, summaries
@@ -47,6 +49,10 @@ def ensure_run(context: ServiceContext, principal: Principal, project: str, run:
         created = insert_if_absent(session, Run, {**values, "attempts": 0, "opened": 0, "sequence": 0})
         found = repository.run_named(session, owner.id, run)
         assert found is not None  # just inserted, by us or by another
+        principal.check_run(owner.id, found.id)
+        if created:
+            record_run(session, found.id)
+            record(session, principal, "run.create", target=found.id, project_id=owner.id, detail={"name": run})
         return run_infos(session, owner, [found])[0].model_copy(update={"created": created})
 
 
@@ -58,17 +64,24 @@ def get_run(context: ServiceContext, principal: Principal, project: str, run: st
 
 
 def list_runs(
-    context: ServiceContext, principal: Principal, project: str, *, limit: int, cursor: str | None
+    context: ServiceContext, principal: Principal, project: str, *, deleted: bool, limit: int, cursor: str | None
 ) -> Page[RunInfo]:
-    """The runs of a project by name."""
+    """The runs of a project by name, or those deleted and not restored."""
     size = bounded_limit(limit)
-    filters = {"project": project}
+    filters = {"project": project, "deleted": deleted}
     position = decode_cursor(cursor, _LIST, filters, (str,))
     with context.database.read() as session:
         owner = find_project(session, principal, project)
-        rows = repository.runs_after(session, owner.id, position[0] if position else None, limit=size + 1)
+        rows = repository.runs_after(
+            session,
+            owner.id,
+            position[0] if position else None,
+            only_id=principal.run_id,
+            deleted=deleted,
+            limit=size + 1,
+        )
         items = run_infos(session, owner, rows[:size])
-    following = encode_cursor(_LIST, filters, (items[-1].name,)) if len(rows) > size else None
+    following = encode_cursor(_LIST, filters, (rows[size - 1].name,)) if len(rows) > size else None
     return Page[RunInfo](items=items, next_cursor=following)
 
 
@@ -91,6 +104,7 @@ def find_run(session: Session, principal: Principal, project: str, run: str) -> 
     found = repository.run_named(session, owner.id, run)
     if found is None:
         raise Refusal(ErrorCode.UNKNOWN_RUN, UNSEEN[ErrorCode.UNKNOWN_RUN])
+    principal.check_run(owner.id, found.id)
     return owner, found
 
 
@@ -102,14 +116,16 @@ def run_infos(session: Session, project: Project, runs: Sequence[Run]) -> list[R
     return [
         RunInfo(
             id=run.id,
-            project=project.name,
-            name=run.name,
+            project=project.shown_name,
+            name=run.shown_name,
             created_at=moment(run.created_at),
             current_attempt_id=run.current_attempt_id,
             attempts=run.attempts,
             checkpoints=counts[run.id].checkpoints,
             committed_checkpoints=counts[run.id].committed,
-            latest=last.get(run.id),
+            latest=None if run.deleted_at is not None else last.get(run.id),
+            deleted_at=moment(run.deleted_at),
+            version=run.version,
         )
         for run in runs
     ]

@@ -31,7 +31,7 @@ OTHER_TOKEN = "shardkeep_" + "A" * 43
 
 
 def expired_token(service: ServiceProcess) -> str:
-    database = Database(f"sqlite:///{service.data_dir / 'shardkeep.db'}", pool_size=1)
+    database = Database(f"sqlite:///{service.data_dir / 'shardkeep.db'}")
     with database.write() as session:
         now = database.now(session)
         _, text = create_token(session, now=now, scope=Scope.ADMIN, name="old", expires_at=now - 1)

@@ -1,13 +1,14 @@
 """The life of checkpoints under random sequences of requests, races and lost time, against a pure model.
 
-The service is the real application over a real SQLite file and directory; its clock is moved by hand.
+The service is the real application over a real database, SQLite or PostgreSQL, and directory; its clock is moved by
+hand.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import structlog
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.failures.state_machine.life import DEADLINE_SECONDS, LEASE_SECONDS, Life
+from tests.servers.migrated_databases import MigratedDatabases
 from tests.unit.service.local_service import LocalService
 
 
@@ -23,12 +25,17 @@ class CheckpointLife(RuleBasedStateMachine):
     """One rule picks among the actions that are possible now, by weight: rules picked evenly mostly do nothing."""
 
     service: ClassVar[LocalService]
+    postgres_service: ClassVar[LocalService]
     examples: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__()
         CheckpointLife.examples += 1
-        self.life = Life(self.service, f"life-{self.examples}")
+        self.life = Life(self.own_service(), f"life-{self.examples}")
+
+    def own_service(self) -> LocalService:
+        """The one that this machine drives."""
+        return self.service
 
     def teardown(self) -> None:
         """Leaves nothing open that would expire in the next example."""
@@ -58,23 +65,38 @@ class CheckpointLife(RuleBasedStateMachine):
         self.life.what_is_committed_loads_bit_equal()
 
 
+class CheckpointLifeOnPostgres(CheckpointLife):
+    """The same rules and invariants, where transactions are not serialised for us."""
+
+    def own_service(self) -> LocalService:
+        return self.postgres_service
+
+
 @pytest.fixture(scope="module", autouse=True)
-def one_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One service for all examples; each has a project of its own."""
+def services(tmp_path_factory: pytest.TempPathFactory, migrated_databases: MigratedDatabases) -> Iterator[None]:
+    """One service of each kind for all examples; each has a project of its own."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    directory = tmp_path_factory.mktemp("life")
-    with LocalService(
-        directory, lease_seconds=LEASE_SECONDS, open_deadline_seconds=DEADLINE_SECONDS
-    ) as CheckpointLife.service:
+    times: dict[str, Any] = {"lease_seconds": LEASE_SECONDS, "open_deadline_seconds": DEADLINE_SECONDS}
+    with (
+        migrated_databases.database() as url,
+        LocalService(tmp_path_factory.mktemp("life"), **times) as CheckpointLife.service,
+        LocalService(tmp_path_factory.mktemp("life"), database_url=url, **times) as CheckpointLife.postgres_service,
+    ):
         yield
     structlog.reset_defaults()
 
 
+def _settings(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=40,
+        deadline=None,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking against a real service takes minutes
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+
+
 TestCheckpointLife = CheckpointLife.TestCase
-TestCheckpointLife.settings = settings(
-    max_examples=25,
-    stateful_step_count=40,
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking against a real service takes minutes
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+TestCheckpointLife.settings = _settings(25)
+TestCheckpointLifeOnPostgres = CheckpointLifeOnPostgres.TestCase
+TestCheckpointLifeOnPostgres.settings = _settings(8)

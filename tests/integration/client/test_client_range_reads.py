@@ -46,7 +46,7 @@ def stored(shared_service: ServiceProcess, request: pytest.FixtureRequest) -> It
         run = client.run(f"ranges/{abs(hash(request.node.name))}")
         checkpoint = run.save(1, {"bytes": content}).wait(60)
         (chunk,) = checkpoint.manifest().chunks()
-        (target,) = client.service.read_targets(checkpoint.id, [chunk.digest])
+        (target,) = client.service.read_targets(checkpoint.id, [chunk.digest], direct=True)
         yield Stored(proxy, client.service, chunk, target, content.tobytes())
 
 

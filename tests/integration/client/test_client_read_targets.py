@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import pytest
 
 import shardkeep as sk
 from shardkeep.connection import target_lifetimes
-from shardkeep.errors import PermissionDenied
+from shardkeep.errors import IntegrityError, PermissionDenied
 from tests.faulty_proxy import Exchange, FaultyProxy, Reply
 from tests.service_process import ServiceProcess
 
@@ -25,12 +26,17 @@ SIZE = 70 << 20
 
 @dataclass
 class PresignedStore:
-    """Hands out targets of its own that live for so long by the clock, and refuses a key of before `revoked`."""
+    """Hands out targets of its own that live for so long by the clock, and refuses a key of before `revoked`.
+
+    Keys of before `moved` find nothing. It is the `only_way` where it is given out also to who asks for the service.
+    """
 
     proxy: FaultyProxy
     content: dict[str, bytes]
     lives_seconds: float = 900.0
     revoked: int = 0
+    moved: int = 0
+    only_way: bool = False
     asked: int = 0
     refused: int = field(default=0)
 
@@ -39,6 +45,8 @@ class PresignedStore:
         self.proxy.fail(STORE, self._read, times=10**6, forwards=False)
 
     def _targets(self, exchange: Exchange) -> Reply:
+        if not json.loads(exchange.body).get("direct", True) and not self.only_way:
+            return Reply()
         self.asked += 1
         expires = datetime.now(UTC) + timedelta(seconds=self.lives_seconds)
         targets = [
@@ -58,6 +66,8 @@ class PresignedStore:
         if int(match[2]) <= self.revoked:
             self.refused += 1
             return Reply(status=403, headers={}, body=b"<Error><Code>AccessDenied</Code>Request has expired</Error>")
+        if int(match[2]) <= self.moved:
+            return Reply(status=404, headers={}, body=b"<Error><Code>NoSuchKey</Code></Error>")
         data = self.content[match[1]]
         start, last = (int(part) for part in exchange.headers["range"].removeprefix("bytes=").split("-"))
         headers = {"content-range": f"bytes {start}-{last}/{len(data)}"}
@@ -122,8 +132,33 @@ def test_a_clock_that_runs_ahead_does_not_ask_for_every_chunk(case: Case) -> Non
     assert case.store.asked == 1
 
 
-def test_a_new_target_that_is_refused_is_an_error(case: Case) -> None:
+def test_a_store_that_refuses_every_target_is_given_up_and_the_service_gives_the_bytes(
+    case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
     case.store.revoked = 10**6
+    with caplog.at_level(logging.WARNING, logger="shardkeep"):
+        case.load()
+    assert (case.store.asked, case.store.refused) == (3, 3)
+    said = [record.getMessage() for record in caplog.records if "cannot be used" in record.getMessage()]
+    assert len(said) == 1
+    assert "AccessDenied" in said[0]
+
+
+def test_a_refusal_is_an_error_where_there_is_no_other_way(case: Case) -> None:
+    case.store.revoked = 10**6
+    case.store.only_way = True
     with pytest.raises(PermissionDenied, match="AccessDenied"):
         case.load()
-    assert case.store.asked == 1
+    assert case.store.asked == 4
+
+
+def test_an_object_that_moved_is_found_at_its_new_place(case: Case) -> None:
+    case.store.moved = 1
+    case.load()
+    assert case.store.asked == 2
+
+
+def test_an_object_that_is_gone_is_an_integrity_error(case: Case) -> None:
+    case.store.moved = 10**6
+    with pytest.raises(IntegrityError, match="its object is gone"):
+        case.load()

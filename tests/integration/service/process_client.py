@@ -117,11 +117,12 @@ def put_chunk(service: ServiceProcess, checkpoint: str, chunk: Payload, **option
 
 @contextmanager
 def started_upload(
-    service: ServiceProcess, checkpoint: str, chunk: Payload, *, sent_bytes: int
+    service: ServiceProcess, checkpoint: str, chunk: Payload, *, sent_bytes: int, token: str | None = None
 ) -> Iterator[socket.socket]:
     """A connection that announced a chunk and sent the first bytes of it."""
     head = (
-        f"PUT {chunk_path(checkpoint, chunk.digest)} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {service.token}\r\n"
+        f"PUT {chunk_path(checkpoint, chunk.digest)} HTTP/1.1\r\nhost: x\r\n"
+        f"authorization: Bearer {token or service.token}\r\n"
         f"{routes.CRC64_HEADER}: {chunk.ref.crc64:016x}\r\ncontent-length: {len(chunk.data)}\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
@@ -158,12 +159,12 @@ def command(service: ServiceProcess, *arguments: str) -> subprocess.CompletedPro
 
 def new_token(service: ServiceProcess, scope: str, *, project: str | None = None) -> str:
     """A token made straight in the service's database, as its command line does."""
-    database = Database(f"sqlite:///{service.data_dir / 'shardkeep.db'}", pool_size=1)
+    database = Database(f"sqlite:///{service.data_dir / 'shardkeep.db'}")
     with database.write() as session:
         owner = project_named(session, project) if project else None
-        project_id = owner.id if owner else None
+        project_ids = [owner.id] if owner else []
         _, text = create_token(
-            session, now=database.now(session), scope=Scope(scope), name=f"{scope} test", project_id=project_id
+            session, now=database.now(session), scope=Scope(scope), name=f"{scope} test", project_ids=project_ids
         )
     database.close()
     return text

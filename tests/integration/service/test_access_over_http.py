@@ -37,6 +37,8 @@ def target(template: str) -> str:
         "digest": "0" * 64,
         "layout": 0,
         "rank": 0,
+        "tag": "best",
+        "token": new_id("tok"),
     }
     return routes.path(template, project="project", run="run", **ids)
 
@@ -58,7 +60,8 @@ def test_unknown_tokens_are_invalid(shared_service: ServiceProcess, token: str) 
 
 def test_E194_a_reader_is_refused_by_every_route_that_writes(shared_service: ServiceProcess) -> None:
     reader = new_token(shared_service, "read")
-    reading = {routes.LOAD_PLAN, routes.READ_TARGETS, routes.DAMAGE}
+    plans = {routes.PROJECT_RETENTION_PLAN, routes.RUN_RETENTION_PLAN}
+    reading = {routes.LOAD_PLAN, routes.READ_TARGETS, routes.DAMAGE, *plans}
     for template in ALL_ROUTES:
         for method in ("PUT", "POST", "DELETE"):
             answer = exchange(shared_service, method, target(template), token=reader, body=b"{}")
@@ -88,9 +91,9 @@ def test_E188_a_token_of_one_project_sees_no_other_on_any_route(shared_service: 
         if "{checkpoint}" not in template:
             continue
         for method in METHODS:
-            path = routes.path(template, checkpoint=theirs, digest=other.digest, rank=0)
+            path = routes.path(template, checkpoint=theirs, digest=other.digest, rank=0, tag="best")
             hidden = exchange(shared_service, method, path, token=token, body=body_for(template), headers=HEADERS)
-            absent_path = routes.path(template, checkpoint=new_id("ckp"), digest=other.digest, rank=0)
+            absent_path = routes.path(template, checkpoint=new_id("ckp"), digest=other.digest, rank=0, tag="best")
             absent = exchange(
                 shared_service, method, absent_path, token=token, body=body_for(template), headers=HEADERS
             )

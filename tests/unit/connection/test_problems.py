@@ -23,13 +23,15 @@ EXPECTED = {
     400: errors.InvalidRequest, 401: errors.Unauthenticated, 403: errors.PermissionDenied, 404: errors.NotFound,
     405: errors.InvalidRequest, 408: errors.ServiceUnavailable, 409: errors.Conflict, 411: errors.InvalidRequest,
     412: errors.Conflict, 413: errors.InvalidRequest, 416: errors.InvalidRequest, 422: errors.InvalidRequest,
-    428: errors.Conflict, 500: errors.ServiceUnavailable,
+    428: errors.Conflict, 431: errors.InvalidRequest, 500: errors.ServiceUnavailable,
     503: errors.ServiceUnavailable, 507: errors.ServiceUnavailable,
 }  # fmt: skip
 SPECIAL = {
     ErrorCode.CHECKPOINT_NOT_COMMITTED: errors.CheckpointNotCommitted,
     ErrorCode.ATTEMPT_FENCED: errors.AttemptFenced,
     ErrorCode.SUPERSEDED: errors.AttemptFenced,
+    ErrorCode.RUN_DELETED: errors.AttemptFenced,
+    ErrorCode.QUOTA_EXCEEDED: errors.QuotaExceeded,
     ErrorCode.STEP_DISAGREES: errors.SaveConflict,
     ErrorCode.WORLD_SIZE_DISAGREES: errors.SaveConflict,
     ErrorCode.STEP_ALREADY_COMMITTED: errors.SaveConflict,

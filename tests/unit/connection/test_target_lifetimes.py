@@ -26,7 +26,17 @@ def test_a_target_is_asked_for_again_shortly_before_it_expires_and_never_when_it
     assert found is expected
 
 
-def test_a_refusal_may_mean_expiry_only_of_a_target_that_expires_and_is_not_new() -> None:
-    assert held(900).may_have_expired(monotonic=lambda: 1100.0)
-    assert not held(900).may_have_expired(monotonic=lambda: 1001.0)
-    assert not held(None).may_have_expired(monotonic=lambda: 1e9)
+@pytest.mark.parametrize(
+    ("url", "asked_direct", "direct", "wanted"),
+    [
+        ("https://store/x", True, True, True),
+        ("https://store/x", True, False, False),
+        ("https://store/x", False, False, True),
+        ("/v1/x", True, False, True),
+        ("/v1/x", False, True, True),
+    ],
+)
+def test_a_target_of_a_store_that_was_given_up_is_not_used_unless_there_is_no_other(
+    url: str, asked_direct: bool, direct: bool, wanted: bool
+) -> None:
+    assert HeldTarget(Target(method="PUT", url=url), asked_direct=asked_direct).is_wanted(direct=direct) is wanted

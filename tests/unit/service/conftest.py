@@ -1,4 +1,4 @@
-"""A service in this process for each test that asks for one."""
+"""A service in this process for each test that asks for one, over SQLite unless the test is of BOTH_DATABASES."""
 
 from __future__ import annotations
 
@@ -7,14 +7,43 @@ from pathlib import Path
 
 import pytest
 
+from shardkeep_service.database.database import Database
+from shardkeep_service.database.migrate import upgrade
+from tests.servers.migrated_databases import MigratedDatabases
+from tests.unit.service.databases import SQLITE
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[LocalService]:
-    with LocalService(tmp_path / "service") as service:
+def database_kind(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", SQLITE))
+
+
+@pytest.fixture
+def database_url(database_kind: str, request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """A PostgreSQL database with the present schema, or None for SQLite in the data directory."""
+    if database_kind == SQLITE:
+        yield None
+        return
+    databases: MigratedDatabases = request.getfixturevalue("migrated_databases")
+    with databases.database() as url:
+        yield url
+
+
+@pytest.fixture
+def local(tmp_path: Path, database_url: str | None) -> Iterator[LocalService]:
+    with LocalService(tmp_path / "service", database_url=database_url) as service:
         yield service
+
+
+@pytest.fixture
+def database(tmp_path: Path, database_url: str | None) -> Iterator[Database]:
+    """A database with the present schema, without a service."""
+    database = Database(database_url or f"sqlite:///{tmp_path / 'x.db'}")
+    upgrade(database)
+    yield database
+    database.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The real application in a thread of this process, over a real SQLite file, with a clock that tests may set."""
+"""The real application in a thread of this process, over a real database, with a clock that tests may set."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
 from shardkeep_service.access.service import create_token
+from shardkeep_service.blob_store.blob_store import BlobStore
 from shardkeep_service.blob_store.file_system import FileSystemBlobStore
 from shardkeep_service.checkpoints.control_plane import ControlPlane
 from shardkeep_service.database.database import Database
@@ -61,13 +62,16 @@ class LocalAnswer:
 
 
 class LocalService:
-    """Use as a context manager. Background tasks run once at the start; tests call them when they want them."""
+    """Use as a context manager. Background tasks run once at the start; tests call them when they want them.
 
-    def __init__(self, data_dir: Path, **settings: Any) -> None:
+    Two of them on one PostgreSQL (`database_url`) and one data directory, which holds the objects, are replicas.
+    """
+
+    def __init__(self, data_dir: Path, *, blob_store: BlobStore | None = None, **settings: Any) -> None:
         data_dir.mkdir(parents=True, exist_ok=True)
         self.settings = Settings(data_dir=data_dir, **{"housekeeping_seconds": NEVER_SECONDS, **settings})
         self.database = ShiftedDatabase(self.settings.resolved_database_url)
-        self.blob_store = FileSystemBlobStore(data_dir / "blobs")
+        self.blob_store = blob_store or FileSystemBlobStore(data_dir / "blobs")
         self.context = ServiceContext(self.database, self.blob_store, self.settings)
         self.app = create_app(self.settings, context=self.context)
         config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_config=None, access_log=False)
@@ -107,7 +111,7 @@ class LocalService:
         with self.database.write() as session:
             owner = project_named(session, project) if project else None
             now = self.database.now(session)
-            _, text = create_token(session, now=now, scope=scope, name="test", project_id=owner.id if owner else None)
+            _, text = create_token(session, now=now, scope=scope, name="test", project_ids=[owner.id] if owner else [])
         return text
 
     def advance(self, seconds: float) -> None:

@@ -10,6 +10,16 @@ Times are UTC ISO 8601. Sizes are bytes. Metrics keep nan and infinities as the 
 
 from __future__ import annotations
 
+from shardkeep.protocol.messages.access import (
+    AuditEntryInfo,
+    CreateJobToken,
+    CreateToken,
+    NewToken,
+    QuotaInfo,
+    SetQuota,
+    TokenInfo,
+    TokenScope,
+)
 from shardkeep.protocol.messages.attempts import (
     AttemptInfo,
     BeginAttempt,
@@ -39,11 +49,21 @@ from shardkeep.protocol.messages.chunks import (
     ReportDamage,
     Target,
 )
+from shardkeep.protocol.messages.integrity import FindingInfo, IntegrityInfo
 from shardkeep.protocol.messages.inventories import InventoryAnswer, InventoryTensor, PostInventory
-from shardkeep.protocol.messages.runs import CreateProject, ProjectInfo, RunInfo
+from shardkeep.protocol.messages.retention import (
+    BestRule,
+    RetentionAnswer,
+    RetentionPlanAnswer,
+    RetentionPolicyInfo,
+    RetentionReason,
+    RetentionRules,
+    RetentionVerdict,
+)
+from shardkeep.protocol.messages.runs import CreateProject, ProjectInfo, Restore, RunInfo
 from shardkeep.protocol.messages.saving import AbortCheckpoint, OpenAnswer, OpenCheckpoint, StateAnswer
 from shardkeep.protocol.messages.scalars import Label, Metric, MetricName, Rank, Reason, Size, Step, WorldSize
-from shardkeep.protocol.messages.service import Capabilities, TokenInfo
+from shardkeep.protocol.messages.service import Capabilities
 
 __all__ = [
     "AbortCheckpoint",
@@ -51,7 +71,9 @@ __all__ = [
     "Answer",
     "AskReadTargets",
     "AttemptInfo",
+    "AuditEntryInfo",
     "BeginAttempt",
+    "BestRule",
     "Capabilities",
     "CheckpointInfo",
     "CheckpointReport",
@@ -59,9 +81,13 @@ __all__ = [
     "CheckpointSummary",
     "ChunkAnswer",
     "ChunkOffer",
+    "CreateJobToken",
     "CreateProject",
+    "CreateToken",
     "DamageAnswer",
     "DecideResume",
+    "FindingInfo",
+    "IntegrityInfo",
     "InventoryAnswer",
     "InventoryTensor",
     "Item",
@@ -71,6 +97,7 @@ __all__ = [
     "MetricName",
     "NegotiateAnswer",
     "NegotiateChunks",
+    "NewToken",
     "OpenAnswer",
     "OpenCheckpoint",
     "Page",
@@ -79,18 +106,28 @@ __all__ = [
     "PostInventory",
     "Problem",
     "ProjectInfo",
+    "QuotaInfo",
     "Rank",
     "ReadTargets",
     "Reason",
     "ReportDamage",
     "Request",
+    "Restore",
     "ResumeDecision",
+    "RetentionAnswer",
+    "RetentionPlanAnswer",
+    "RetentionPolicyInfo",
+    "RetentionReason",
+    "RetentionRules",
+    "RetentionVerdict",
     "RunInfo",
+    "SetQuota",
     "Size",
     "StateAnswer",
     "Step",
     "Target",
     "TensorInfo",
     "TokenInfo",
+    "TokenScope",
     "WorldSize",
 ]

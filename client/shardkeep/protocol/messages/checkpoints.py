@@ -17,7 +17,11 @@ from shardkeep.protocol.messages.scalars import Metric
 
 
 class CheckpointState(StrEnum):
-    """The life of a checkpoint; `aborted` and `purged` are final."""
+    """The life of a checkpoint; `aborted` and `purged` are final.
+
+    `unconfirmed`: a rebuild of the catalogue found it whole, without the record of its commit. It is never the latest
+    and cannot be read until somebody accepts it.
+    """
 
     OPEN = "open"
     VALIDATING = "validating"
@@ -25,6 +29,7 @@ class CheckpointState(StrEnum):
     ABORTED = "aborted"
     DELETED = "deleted"
     PURGED = "purged"
+    UNCONFIRMED = "unconfirmed"
 
 
 class AbortInfo(Answer):
@@ -67,6 +72,7 @@ class CheckpointSummary(Answer):
     on_line: bool
     """Whether it is on the line of the run's current attempt."""
     pinned: bool
+    tags: list[str] = Field(default_factory=list)
     quarantined: bool
     opened_at: datetime
     committed_at: datetime | None
@@ -91,6 +97,8 @@ class CheckpointInfo(CheckpointSummary):
     tensors: int | None
     pin_reason: str | None
     deleted_at: datetime | None
+    deletion_reason: str | None = None
+    """Why retention deleted it; None where somebody did."""
 
 
 class PinCheckpoint(Request):

@@ -24,18 +24,26 @@ class ChunkOffer(Request):
 
 
 class NegotiateChunks(Request):
-    """POST /v1/checkpoints/{checkpoint}/chunks/negotiate."""
+    """POST /v1/checkpoints/{checkpoint}/chunks/negotiate.
+
+    `direct` false: only targets on the service, since this client cannot reach the object store.
+    """
 
     rank: Rank
     chunks: list[ChunkOffer] = Field(min_length=1, max_length=NEGOTIATE_LIMIT)
+    direct: bool = True
 
 
 class Target(Answer):
-    """Where to send or fetch bytes. A relative `url` is on the service and takes the token; others take none."""
+    """Where to send or fetch bytes.
+
+    A relative `url` is on the service and takes the token. Others are signed URLs of the object store: they take no
+    token, exactly these headers, and are secrets until `expires_at`.
+    """
 
     method: Literal["PUT", "GET"]
-    url: str
-    headers: dict[str, str] = Field(default_factory=dict)
+    url: str = Field(repr=False)
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
     expires_at: datetime | None = None
 
 
@@ -60,9 +68,10 @@ class ReadTargets(Answer):
 
 
 class AskReadTargets(Request):
-    """The chunks a reader wants targets for."""
+    """The chunks a reader wants targets for; `direct` as in `NegotiateChunks`."""
 
     digests: list[Digest] = Field(min_length=1, max_length=NEGOTIATE_LIMIT)
+    direct: bool = True
 
 
 class ReportDamage(Request):

@@ -29,6 +29,9 @@ class ProjectInfo(Answer):
     runs: int
     committed_checkpoints: int
     stored_bytes: int
+    deleted_at: datetime | None = None
+    version: int = 1
+    """Counts deletions and restorations; the ETag that both must carry."""
 
 
 class RunInfo(Answer):
@@ -44,3 +47,12 @@ class RunInfo(Answer):
     checkpoints: int
     committed_checkpoints: int
     latest: CheckpointSummary | None
+    deleted_at: datetime | None = None
+    version: int = 1
+    """Counts deletions and restorations; the ETag that both must carry."""
+
+
+class Restore(Request):
+    """POST to restore a deleted run or project: under another name, where one is given."""
+
+    name: Name | None = None

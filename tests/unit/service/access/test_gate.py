@@ -51,7 +51,7 @@ def refusal_code(gate: Gate, text: str) -> ErrorCode:
 def test_a_token_is_recognised_with_its_scope(database: Database) -> None:
     token_id, text = new_token(database)
     principal = Gate(database).recognise(text)
-    assert (principal.token_id, principal.scope, principal.project_id) == (token_id, Scope.WRITE, None)
+    assert (principal.token_id, principal.scope, principal.project_ids) == (token_id, Scope.WRITE, None)
 
 
 def test_unknown_mistyped_and_expired_tokens_are_told_apart_from_valid_ones(database: Database) -> None:
@@ -75,21 +75,28 @@ def test_a_revoked_token_is_remembered_for_a_second_and_no_longer(database: Data
     assert refusal_code(gate, text) is ErrorCode.TOKEN_INVALID
 
 
-def test_the_last_use_is_written_at_most_once_a_minute(database: Database) -> None:
-    clock = Clock()
-    gate = Gate(database, clock=clock)
-    token_id, text = new_token(database)
+def test_uses_are_written_together_and_never_within_a_request(database: Database) -> None:
+    gate = Gate(database)
+    tokens = [new_token(database) for _ in range(3)]
 
-    def last_used_at() -> int | None:
+    def last_uses() -> set[int | None]:
         with database.read() as session:
-            return session.get_one(Token, token_id).last_used_at
+            return {session.get_one(Token, token_id).last_used_at for token_id, _ in tokens}
 
-    gate.recognise(text)
-    first = last_used_at()
-    assert first is not None
-    clock.seconds += 30
-    gate.recognise(text)
-    assert last_used_at() == first
+    for _, text in tokens:
+        gate.recognise(text)
+    assert last_uses() == {None}
+    gate.write_uses()
+    assert None not in last_uses()
+
+
+def test_an_older_use_that_another_replica_writes_later_changes_nothing(database: Database) -> None:
+    token_id, _ = new_token(database)
+    for used_at in (20, 10):
+        with database.write() as session:
+            repository.touch(session, {token_id: used_at})
+    with database.read() as session:
+        assert session.get_one(Token, token_id).last_used_at == 20
 
 
 def test_the_text_of_a_token_is_nowhere_in_the_database(database: Database, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_what_a_crash_left_half_written_is_removed_and_the_objects_stay(tmp_path
 def test_deleting_the_last_object_removes_its_directory(tmp_path: Path) -> None:
     store = FileSystemBlobStore(tmp_path)
     store.put("a/b/c", memoryview(b"x"))
-    store.delete("a/b/c")
+    store.delete(["a/b/c"])
     assert not (tmp_path / "objects" / "a" / "b").exists()
 
 

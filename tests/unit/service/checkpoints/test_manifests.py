@@ -11,7 +11,10 @@ from sqlalchemy import update
 from shardkeep.protocol import routes
 from shardkeep_service.checkpoints.models import ManifestRow
 from shardkeep_service.chunks.models import Chunk, ChunkState
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Packed, Part, Training, pack, weights
+
+pytestmark = BOTH_DATABASES
 
 
 def _path(checkpoint: str, rank: int) -> str:

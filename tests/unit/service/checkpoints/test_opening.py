@@ -7,7 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from shardkeep.protocol import routes
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Training
+
+pytestmark = BOTH_DATABASES
 
 
 def _path(attempt: str) -> str:

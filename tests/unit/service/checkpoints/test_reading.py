@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from sqlalchemy import select
 
 from shardkeep.format.load_plan import LoadRequest, decode_load_plan, encode_load_request
 from shardkeep.format.names import join_name
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
 from shardkeep_service.checkpoints.index_cache import IndexCache
-from shardkeep_service.checkpoints.models import Checkpoint
+from shardkeep_service.checkpoints.models import Checkpoint, ManifestRow
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Part, Training, pack, whole_weight
+
+pytestmark = BOTH_DATABASES
 
 ROW = np.ones((1, 4), np.float32)
 NAMES = [join_name(parts) for parts in (("model", "a"), ("model", "b.c"), ("model2", "a"), ("optimizer",))]
@@ -96,19 +100,37 @@ def test_E01_what_is_not_committed_is_refused_with_its_state_and_missing_ranks(t
     assert training.info(open_one)["missing_ranks"] == [0, 2]
 
 
-def test_an_index_that_is_gone_is_an_error_and_never_an_empty_answer(training: Training) -> None:
+def test_an_index_that_is_gone_is_made_again_from_the_manifests(training: Training) -> None:
+    saved = _saved(training)
+    names = _names(training, saved)
+    _lose(training, _index_key(training, saved))
+
+    assert _names(training, saved) == names != []
+
+
+def test_an_index_that_is_gone_with_its_manifests_is_an_error_and_never_an_empty_answer(training: Training) -> None:
     saved = _saved(training)
     with training.service.database.read() as session:
-        key = session.get_one(Checkpoint, saved).index_key
-    assert key is not None
-    training.service.blob_store.delete(key)
-    control = training.service.control
-    control.indexes._indexes.clear()
+        manifests = list(session.scalars(select(ManifestRow.object_key).where(ManifestRow.checkpoint_id == saved)))
+    key = _index_key(training, saved)
+    _lose(training, key, *manifests)
 
     path = routes.path(routes.TENSORS, checkpoint=saved)
     problem = training.service.refused("chunk_damaged", "GET", path)
 
     assert key in problem["detail"]
+
+
+def _index_key(training: Training, checkpoint: str) -> str:
+    with training.service.database.read() as session:
+        key = session.get_one(Checkpoint, checkpoint).index_key
+    assert key is not None
+    return key
+
+
+def _lose(training: Training, *keys: str) -> None:
+    training.service.blob_store.delete(list(keys))
+    training.service.control.indexes._indexes.clear()
 
 
 def test_indexes_are_kept_within_their_bound(training: Training) -> None:

@@ -12,8 +12,12 @@ import pytest
 
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
-from shardkeep_service.checkpoints.expiry import expire_checkpoints
+from shardkeep_service.checkpoints.expiry import EXPIRY, expire_checkpoints
+from shardkeep_service.worker.models import Lease
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Training
+
+pytestmark = BOTH_DATABASES
 
 
 def _beat(training: Training, checkpoint: str, rank: int) -> dict[str, Any]:
@@ -217,3 +221,21 @@ def test_E06_latest_stays_at_the_whole_one_while_a_newer_save_is_under_way(train
     training.service.wait_until_settled(newer)
 
     assert training.latest_id() == newer
+
+
+@pytest.mark.parametrize(("overdue_seconds", "aborted"), [(600, False), (1, True)])
+def test_after_an_outage_of_database_or_workers_sessions_get_a_whole_lease_before_any_is_taken_as_lapsed(
+    training: Training, overdue_seconds: float, aborted: bool
+) -> None:
+    checkpoint = training.open_all(training.start(), save=1, step=10)
+    database, context = training.service.database, training.service.context
+    training.service.advance(context.settings.lease_seconds + 1)
+    with database.write() as session:
+        due_at = database.now(session) - round(overdue_seconds * 1e6)
+        session.add(Lease(name=EXPIRY, owner=None, until=0, due_at=due_at))
+    assert expire_checkpoints(context) == ([checkpoint] if aborted else [])
+    if not aborted:
+        training.service.advance(context.settings.lease_seconds + 1)
+        with database.write() as session:
+            session.get_one(Lease, EXPIRY).due_at = database.now(session)
+        assert expire_checkpoints(context) == [checkpoint]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shardkeep.protocol import routes
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Training
+
+pytestmark = BOTH_DATABASES
 
 
 def _send(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +14,17 @@ from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.chunks.healing import quarantine_checkpoints, release_healed_checkpoints
 from shardkeep_service.chunks.models import Chunk, ChunkState
 from shardkeep_service.database.database import Database
-from shardkeep_service.database.tables import METADATA
 from shardkeep_service.service_context import ServiceContext
 from shardkeep_service.settings import Settings
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.rows import Place, add_manifest, add_place
+
+pytestmark = BOTH_DATABASES
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[ServiceContext]:
-    database = Database(f"sqlite:///{tmp_path / 'x.db'}")
-    METADATA.create_all(database.engine)
-    yield ServiceContext(database, MemoryBlobStore(), Settings(data_dir=tmp_path))
-    database.close()
+def context(tmp_path: Path, database: Database) -> ServiceContext:
+    return ServiceContext(database, MemoryBlobStore(), Settings(data_dir=tmp_path))
 
 
 def add_chunk(context: ServiceContext, place: Place, name: str, state: ChunkState) -> int:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,24 +11,23 @@ from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.scopes import Scope
 from shardkeep_service.blob_store.memory import MemoryBlobStore
 from shardkeep_service.chunks.models import Chunk, ChunkState
-from shardkeep_service.chunks.negotiation import Negotiator, Offering
+from shardkeep_service.chunks.negotiation import Negotiator
 from shardkeep_service.database.database import Database
-from shardkeep_service.database.tables import METADATA
 from shardkeep_service.errors import Refusal
 from shardkeep_service.moments import micros
 from shardkeep_service.service_context import ServiceContext
 from shardkeep_service.settings import Settings
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.rows import Place, add_place
+
+pytestmark = BOTH_DATABASES
 
 ADMIN = Principal("tok_0", "admin", Scope.ADMIN, None)
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[ServiceContext]:
-    database = Database(f"sqlite:///{tmp_path / 'x.db'}")
-    METADATA.create_all(database.engine)
-    yield ServiceContext(database, MemoryBlobStore(), Settings(data_dir=tmp_path))
-    database.close()
+def context(tmp_path: Path, database: Database) -> ServiceContext:
+    return ServiceContext(database, MemoryBlobStore(), Settings(data_dir=tmp_path))
 
 
 def add_stored(context: ServiceContext, place: Place, digest: str, *, verification: str = "verified") -> None:
@@ -43,14 +41,17 @@ def add_stored(context: ServiceContext, place: Place, digest: str, *, verificati
         )  # fmt: skip
 
 
-def offering(place: Place, rank: int, *digests: str, size: int = 1) -> Offering:
+Wish = tuple[Principal, str, NegotiateChunks]
+
+
+def offering(place: Place, rank: int, *digests: str, size: int = 1) -> Wish:
     offers = [ChunkOffer(digest=digest, size=size, crc64=0) for digest in digests]
-    return Offering(ADMIN, place.checkpoint_id, NegotiateChunks(rank=rank, chunks=offers))
+    return ADMIN, place.checkpoint_id, NegotiateChunks(rank=rank, chunks=offers)
 
 
-def outcome(negotiator: Negotiator, wish: Offering) -> list[bool] | str:
+def outcome(negotiator: Negotiator, wish: Wish) -> list[bool] | str:
     try:
-        return [answer.present for answer in negotiator.negotiate(wish).chunks]
+        return [answer.present for answer in negotiator.negotiate(*wish).chunks]
     except Refusal as refusal:
         return refusal.code
 
@@ -90,7 +91,7 @@ def test_present_chunks_are_claimed(context: ServiceContext) -> None:
     place = add_place(context.database)
     add_stored(context, place, "a" * 64)
 
-    Negotiator(context).negotiate(offering(place, 0, "a" * 64))
+    Negotiator(context).negotiate(*offering(place, 0, "a" * 64))
 
     with context.database.read() as session:
         assert session.query(Chunk).one().claimed_at > 0
@@ -106,7 +107,7 @@ def test_a_fresh_claim_is_left_as_it_is_and_an_old_one_is_renewed(context: Servi
         recently = now - micros(context.settings.claim_repeat_seconds / 2)
         session.query(Chunk).filter_by(digest=fresh).one().claimed_at = recently
 
-    answer = Negotiator(context).negotiate(offering(place, 0, fresh, old))
+    answer = Negotiator(context).negotiate(*offering(place, 0, fresh, old))
 
     assert [chunk.present for chunk in answer.chunks] == [True, True]
     with context.database.read() as session:
@@ -122,6 +123,6 @@ def test_a_chunk_that_is_not_live_is_not_present_however_fresh_its_claim(context
         chunk = session.query(Chunk).one()
         chunk.claimed_at, chunk.state = context.database.now(session), ChunkState.CONDEMNED.value
 
-    answer = Negotiator(context).negotiate(offering(place, 0, "a" * 64))
+    answer = Negotiator(context).negotiate(*offering(place, 0, "a" * 64))
 
     assert [chunk.present for chunk in answer.chunks] == [False]

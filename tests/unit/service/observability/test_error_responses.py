@@ -14,16 +14,24 @@ from shardkeep_service.blob_store.errors import (
     BlobMissing,
     BlobStoreError,
     BlobStoreFull,
+    BlobStoreRefused,
     BlobStoreUnavailable,
 )
 from shardkeep_service.database import errors as database_errors
-from shardkeep_service.database.errors import DatabaseBusy, DatabaseFailed, DatabaseFull, DatabaseUnavailable
+from shardkeep_service.database.errors import (
+    DatabaseBusy,
+    DatabaseFailed,
+    DatabaseFull,
+    DatabaseUnavailable,
+    ValueUnstorable,
+)
 from shardkeep_service.error_responses import problem_response, refusal_of
 from shardkeep_service.errors import Refusal
 
 EXPECTED = {
     BlobStoreError: ErrorCode.STORAGE_UNAVAILABLE,
     BlobStoreUnavailable: ErrorCode.STORAGE_UNAVAILABLE,
+    BlobStoreRefused: ErrorCode.STORAGE_UNAVAILABLE,
     BlobStoreFull: ErrorCode.STORAGE_FULL,
     BlobMissing: ErrorCode.CHUNK_DAMAGED,
     BlobExists: ErrorCode.INTERNAL,
@@ -33,12 +41,14 @@ EXPECTED = {
     DatabaseFull: ErrorCode.STORAGE_FULL,
     RuntimeError: ErrorCode.INTERNAL,
 }
+SAYS_WHY = {ValueUnstorable: ErrorCode.MALFORMED_REQUEST}
+"""Its message is about the client's own value."""
 
 
 def test_every_error_of_the_adapters_has_an_answer() -> None:
     for module in (blob_store_errors, database_errors):
         kinds = {kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Exception)}
-        assert kinds <= set(EXPECTED)
+        assert kinds <= {*EXPECTED, *SAYS_WHY}
 
 
 @pytest.mark.parametrize(("kind", "code"), EXPECTED.items())

@@ -6,8 +6,11 @@ from sqlalchemy import event
 
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training
+
+pytestmark = BOTH_DATABASES
 
 
 def test_E164_creating_a_project_twice_gives_the_same_one(local: LocalService) -> None:
@@ -90,3 +93,10 @@ def _queries(local: LocalService) -> int:
     local.ask("GET", routes.PROJECTS)
     event.remove(local.database.engine, "before_cursor_execute", counted)
     return count
+
+
+def test_a_name_with_a_nul_is_a_mistake_of_the_caller_and_no_fault(local: LocalService) -> None:
+    for path in ("/v1/projects/a%00b", "/v1/projects/a%00b/runs/r", "/v1/checkpoints/ckp_%00", "/v1/attempts/%00"):
+        answer = local.send("GET", path)
+        assert answer.status in (400, 404), (path, answer.content)
+        assert answer.json()["retryable"] is False

@@ -8,7 +8,10 @@ import pytest
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.identifiers import new_launch_id
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Training
+
+pytestmark = BOTH_DATABASES
 
 
 def test_E164_every_rank_and_every_retry_of_a_launch_gets_the_same_attempt(training: Training) -> None:

@@ -7,7 +7,10 @@ import time
 from typing import Any
 
 from shardkeep.protocol import routes
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Training
+
+pytestmark = BOTH_DATABASES
 
 PLAIN: dict[str, Any] = {"name": "a", "dtype": "float32", "shape": [4], "kind": 0}
 

@@ -9,7 +9,10 @@ from sqlalchemy import event
 from shardkeep.format.load_plan import LoadRequest, encode_load_request
 from shardkeep.protocol import routes
 from shardkeep_service.checkpoints.models import Checkpoint
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Training
+
+pytestmark = BOTH_DATABASES
 
 
 def _resume_path(attempt: str) -> str:

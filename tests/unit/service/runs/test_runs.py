@@ -6,8 +6,11 @@ import pytest
 
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
+from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training
+
+pytestmark = BOTH_DATABASES
 
 
 def test_only_the_request_that_made_the_run_says_created(local: LocalService) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 import time
 
-from shardkeep_service.worker.loop import PeriodicTask, WorkerLoop
+from shardkeep_service.worker.loop import PeriodicTask, Turn, WorkerLoop
 
 
 def test_a_failing_task_comes_again_and_does_not_stop_the_others() -> None:
     counts = {"failing": 0, "sound": 0}
 
-    def fail() -> None:
+    def fail(_: Turn) -> None:
         counts["failing"] += 1
         raise RuntimeError("broken on purpose")
 
-    def succeed() -> None:
+    def succeed(_: Turn) -> None:
         counts["sound"] += 1
 
     loop = WorkerLoop([PeriodicTask("failing", 0.001, fail), PeriodicTask("sound", 0.001, succeed)])
@@ -30,11 +30,11 @@ def test_a_failing_task_comes_again_and_does_not_stop_the_others() -> None:
 def test_a_slow_task_delays_no_other_and_is_waited_for() -> None:
     release, ran, ended = threading.Event(), threading.Event(), threading.Event()
 
-    def wait() -> None:
+    def wait(_: Turn) -> None:
         release.wait(10)
         ended.set()
 
-    loop = WorkerLoop([PeriodicTask("slow", 100, wait), PeriodicTask("quick", 100, ran.set)])
+    loop = WorkerLoop([PeriodicTask("slow", 100, wait), PeriodicTask("quick", 100, lambda _: ran.set())])
     loop.start()
     assert ran.wait(10)
     release.set()

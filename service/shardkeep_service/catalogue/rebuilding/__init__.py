@@ -1,0 +1,1 @@
+"""Rebuilding a catalogue from its bucket alone."""

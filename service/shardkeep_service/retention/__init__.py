@@ -1,0 +1,1 @@
+"""Retention: which checkpoints are kept, by policies of projects and runs; the others are deleted, restorably."""

@@ -1,0 +1,24 @@
+"""The version a caller saw, in If-Match: what is changed carries it, so that nobody undoes what they did not see."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from shardkeep.protocol.error_codes import ErrorCode
+from shardkeep_service.errors import Refusal
+
+_ETAG: Final = re.compile(r'"?([0-9]{1,18})"?')
+
+
+def seen_version(if_match: str | None) -> int:
+    """The version in an If-Match header; refuses `version_required`, and `version_changed` for no version of ours."""
+    if if_match is None:
+        raise Refusal(
+            ErrorCode.VERSION_REQUIRED,
+            'send the version you saw as If-Match: "<version>"; it is `version` of what you change',
+        )
+    match = _ETAG.fullmatch(if_match.strip())
+    if match is None:
+        raise Refusal(ErrorCode.VERSION_CHANGED, f"If-Match {if_match[:80]!r} is no version of ours; read it again")
+    return int(match[1])
