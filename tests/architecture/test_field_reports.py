@@ -46,9 +46,11 @@ PARTS_LATER: Final = {
     "E92": "ZeRO-3 itself: the sharded optimizer",
     "E99": "a scalar on a GPU: no accelerator is needed to run the tests",
     "E100": "ZeRO 1 to 3 and offload: the sharded optimizer",
+    "E153": "saves that failed are counted on the dashboard",
     "E167": "a pinned staging pool on a GPU: no accelerator is needed to run the tests",
     "E180": "a cap on the memory of a GPU: no accelerator is needed to run the tests; the process's own is capped",
     "E181": "saving from a GPU: no accelerator is needed to run the tests",
+    "E189": "the dashboard's rendering of names and metadata",
     "E204": "the dashboard",
 }
 """Parts of trials that come with a later part of Shardkeep; the rest of the trial is tried."""
