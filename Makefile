@@ -23,8 +23,9 @@ demo: setup
 demo-cluster: setup
 	$(BIN)/python -m demo.cluster
 
-# Two processes: half of the tests' time is waiting for other processes. A file stays together, it shares its servers.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# More processes than cores: most of the time tests wait, for faults to pass, for other processes, for servers to start.
+# A file stays together, it shares its servers.
+PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 test: setup
 	$(PYTEST)
