@@ -89,8 +89,12 @@ class ChunkTargets:
                 del self._held[digest]
 
     def _ask(self, digest: str) -> HeldTarget:
-        """Targets of this chunk and of those that are read next; a few requests serve a load of any size."""
-        start = self._position[digest]
+        """Targets of this chunk and of those that are read next; a few requests serve a load of any size.
+
+        Where less than a whole request is left, those before are asked for too: readers of them that meet the same
+        trouble at the same time need not ask each for themselves.
+        """
+        start = min(self._position[digest], max(0, len(self._order) - NEGOTIATE_LIMIT))
         direct = self._service.direct.allowed
         while True:
             batch = [name for name in self._order[start : start + NEGOTIATE_LIMIT] if name not in self._unknown]
