@@ -30,10 +30,10 @@ PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 test: setup
 	$(PYTEST)
 
-# What needs no other process than the service, and of that the short ones: under three minutes on two cores.
+# What needs no server but the service itself, no ranks, and little time: under three minutes on two cores.
 test-fast: setup
-	$(PYTEST) -m "not slow" tests/architecture tests/unit tests/integration/client/test_client_saving.py \
-		tests/integration/client/test_client_loading.py
+	$(PYTEST) -m "not slow and not s3" -k "not postgres" tests/architecture tests/unit \
+		--ignore tests/unit/servers --ignore tests/unit/pytorch/test_state_distributed.py
 
 # The S3 part alone, where no torch is installed: at the SeaweedFS of its wheel, or at the server that S3_ENDPOINT_URL,
 # AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION) name, MinIO say.
