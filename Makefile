@@ -30,7 +30,7 @@ PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 test: setup
 	$(PYTEST)
 
-# What needs no server but the service itself, no ranks, and little time: under three minutes on two cores.
+# What needs no server but the service itself, no ranks, and little time.
 test-fast: setup
 	$(PYTEST) -m "not slow and not s3" -k "not postgres" tests/architecture tests/unit \
 		--ignore tests/unit/servers --ignore tests/unit/pytorch/test_state_distributed.py
