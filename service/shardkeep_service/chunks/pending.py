@@ -14,7 +14,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import BindParameter, ColumnElement, String, bindparam, cast, literal, select, true, update
+from sqlalchemy import ColumnElement, String, bindparam, cast, literal, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningInsert
@@ -27,13 +27,12 @@ from shardkeep_service.chunks.models import Chunk, ChunkState, Verification
 from shardkeep_service.chunks.object_keys import chunk_prefix
 from shardkeep_service.chunks.places import UploadPlace
 from shardkeep_service.database.base import BigInt
+from shardkeep_service.database.many import among_integers
 from shardkeep_service.database.row_lists import pack_rows, row_list
 from shardkeep_service.runs.lines import UNFINISHED
 
 _BATCH: Final = 1_000
 _PENDING: Final = ChunkState.PENDING.value
-_ids_param: BindParameter[int] = bindparam("ids", expanding=True, literal_execute=True)
-"""Written into the statement: integers need no escaping, and SQLite takes at most 32,766 parameters."""
 _table: Final = Chunk.metadata.tables[Chunk.__tablename__]
 """For statements that the ORM would add columns of its own to."""
 _is_pending: Final = Chunk.state.concat("") == _PENDING
@@ -204,11 +203,11 @@ def promote(session: Session, checkpoint_id: str, arrived: Sequence[Arrived], *,
 
 def pending_uploads(session: Session, checkpoint_id: str, ids: Sequence[int]) -> dict[int, int]:
     """Of these chunks those that the checkpoint itself has pending, each with the number of its upload."""
-    query = select(Chunk.id, Chunk.uploads, Chunk.state, Chunk.origin_checkpoint_id).where(Chunk.id.in_(_ids_param))
+    query = select(Chunk.id, Chunk.uploads, Chunk.state, Chunk.origin_checkpoint_id).where(among_integers(Chunk.id))
     return {
         id_: uploads
         for batch in _batches(ids)
-        for id_, uploads, state, origin in session.execute(query, {"ids": batch})
+        for id_, uploads, state, origin in session.execute(query, {"integers": batch})
         if state == _PENDING and origin == checkpoint_id
     }
 
