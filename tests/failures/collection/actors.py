@@ -26,6 +26,7 @@ from shardkeep_service.checkpoints.index_cache import IndexCache
 from shardkeep_service.checkpoints.opening import Opening, OpeningWriter
 from shardkeep_service.checkpoints.reading import find_readable
 from shardkeep_service.checkpoints.validation import validate
+from shardkeep_service.checkpoints.validator import Validator
 from shardkeep_service.checkpoints.write_batch import WriteBatch
 from shardkeep_service.chunks.ingest import ChunkIngest, _Stored
 from shardkeep_service.chunks.negotiation import Negotiator
@@ -39,6 +40,7 @@ from tests.unit.service.training import Packed, Part, pack
 
 PRINCIPAL: Final = Principal("tok_0", "machine", Scope.ADMIN, None)
 OWNER: Final = "machine"
+ANOTHER: Final = "another process"
 RANKS: Final = 2
 Item = TypeVar("Item")
 
@@ -177,6 +179,21 @@ def _validating(service: Service, checkpoint_id: str, committed: Callable[[str],
     ending = Committer(service.context, OWNER).end(checkpoint_id, outcome)
     if ending is Ending.COMMITTED:
         committed(checkpoint_id)
+
+
+def taking_over(service: Service, committed: Callable[[str], None]) -> Iterator[None]:
+    """Another process ends the validations that were left, also those that only seem to be."""
+    indexes = IndexCache(service.context.blob_store)
+    validator = Validator(service.context, indexes, owner=ANOTHER)
+    with service.context.database.write() as session:
+        ids = validator._take(session, also_live=True)
+    yield
+    for checkpoint_id in ids:
+        outcome = validate(service.context, indexes, checkpoint_id, keep_alive=lambda: None)
+        yield
+        if Committer(service.context, ANOTHER).end(checkpoint_id, outcome) is Ending.COMMITTED:
+            committed(checkpoint_id)
+        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from tests.failures.collection.actors import (
     reading,
     recording,
     saving,
+    taking_over,
 )
 from tests.failures.collection.database_copies import Copy, put_copy, take_copy
 from tests.failures.collection.late_store import LateStore
@@ -70,7 +71,10 @@ class World:
     store: LateStore = field(default_factory=LateStore)
     jobs: list[Job] = field(default_factory=lambda: [Job("one"), Job("two")])
     actors: list[Iterator[object]] = field(default_factory=list)
+    saved: dict[int, Expected] = field(default_factory=dict)
+    """What the save of each step names: no two saves are of the same."""
     expected: dict[str, Expected] = field(default_factory=dict)
+    """The same by checkpoint, once it is committed."""
     backup: Copy | None = None
     frozen: dict[str, bytes] | None = None
     """After an old backup was restored: the objects that what was committed meanwhile needs."""
@@ -102,8 +106,9 @@ class World:
         if self.frozen is not None:
             return beside_old_database  # what it calls present may be gone: nobody saves before a rebuild
         return [
-            *beside_old_database, *[self.begin_save] * 3, self.careless, self.begin_attempt, self.read, self.read,
-            self.delete, self.delete, self.restore, self.pin, self.unpin, self.take_backup, self.restore_backup,
+            *beside_old_database, *[self.begin_save] * 3, self.careless, self.begin_attempt, self.take_over,
+            self.read, self.read, self.delete, self.delete, self.restore, self.pin, self.unpin,
+            self.take_backup, self.restore_backup,
         ]  # fmt: skip
 
     # --- what may happen ---------------------------------------------------------------------------------------------
@@ -154,6 +159,10 @@ class World:
     def careless(self, index: int, number: int) -> None:
         """A save by a client that names chunks it never asked about."""
         self._save(careless_saving, index, number)
+
+    def take_over(self, _index: int, _number: int) -> None:
+        """Another process looks for validations whose process died."""
+        self.actors.append(taking_over(self.service, self._committed))
 
     def collect(self, _index: int, _number: int) -> None:
         """Another pass begins: as after a lease was lost, there may be two."""
@@ -277,6 +286,8 @@ class World:
             while self.store.late:
                 self.store.arrive(0)
             self.actors = [recording(self.context), steps(self.context)]
+            if self.frozen is None:
+                self.actors.insert(0, taking_over(self.service, self._committed))
             self._to_the_end(may_stop=self.frozen is not None)
             self.check()
         if self.frozen is not None:
@@ -331,13 +342,14 @@ class World:
         numbers = (number % 5, index % 5)
         self.step += 1
         packed = contents(numbers, self.step)
-        expected = Expected({ref.digest: data for one in packed for ref, data in one.chunks})
-
-        def committed(checkpoint_id: str) -> None:
-            self.expected[checkpoint_id] = expected
-
-        self.actors.append(how(self.service, job, numbers, self.step, committed))
+        self.saved[self.step] = Expected({ref.digest: data for one in packed for ref, data in one.chunks})
+        self.actors.append(how(self.service, job, numbers, self.step, self._committed))
         self.go_on(len(self.actors) - 1, number)
+
+    def _committed(self, checkpoint_id: str) -> None:
+        with self.database.read() as session:
+            step = session.get_one(Checkpoint, checkpoint_id).step
+        self.expected[checkpoint_id] = self.saved[step]
 
     def _checkpoints(self, state: str) -> list[Checkpoint]:
         with self.database.read() as session:
