@@ -11,24 +11,34 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.warm_process import WarmProcess
+
 START_SECONDS = 60.0
+REAL_COMMAND = (sys.executable, "-m", "shardkeep_service")
+"""The `program` of tests that measure memory, or anything else that depends on what a process has loaded."""
 
 
 class ServiceProcess:
     """One service on one data directory.
 
     `env` adds to the environment; SHARDKEEP_HOME is always a directory beside the data, so that no test touches the
-    user's. `name` tells replicas that share a data directory apart. Use as a context manager, or call `start` and
-    `stop`.
+    user's. `name` tells replicas that share a data directory apart. `program` is the command that starts it; without
+    one it is forked from a process that has its modules loaded. Use as a context manager, or call `start` and `stop`.
     """
 
     def __init__(
-        self, data_dir: Path, *, port: int = 0, env: Mapping[str, str] | None = None, name: str | None = None
+        self,
+        data_dir: Path,
+        *,
+        port: int = 0,
+        env: Mapping[str, str] | None = None,
+        name: str | None = None,
+        program: Sequence[str] = (),
     ) -> None:
         self.data_dir = data_dir
         self.name = name or data_dir.name
@@ -36,8 +46,8 @@ class ServiceProcess:
         self.port = port or free_port()
         self.env = dict(env or {})
         self.log_path = data_dir.parent / f"{self.name}.log"
-        self.program = [sys.executable, "-m", "shardkeep_service"]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program = program
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
 
     @property
     def url(self) -> str:
@@ -81,18 +91,25 @@ class ServiceProcess:
         """Starts it and waits until it is ready; `env` holds for this start only."""
         assert self._process is None, "already started"
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "SHARDKEEP_HOME": str(self.home), **self.env, **(env or {})}
+        self._process = self._started(environment)
+        if wait:
+            self.wait_ready()
+        return self
+
+    def _started(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes] | WarmProcess:
+        if not self._program:
+            words, log_path = tuple(self.command()), self.log_path
+            return WarmProcess("shardkeep-service", words, env=environment, stdout=log_path, stderr=log_path)
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self.program, *self.command()],
-                env={**os.environ, "SHARDKEEP_HOME": str(self.home), **self.env, **(env or {})},
+            return subprocess.Popen(
+                [*self._program, *self.command()],
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        if wait:
-            self.wait_ready()
-        return self
 
     def wait_ready(self, *, timeout_seconds: float = START_SECONDS) -> None:
         """Returns when /readyz answers 200; fails with the log when the process ends before."""
@@ -140,7 +157,7 @@ class ServiceProcess:
         """Sends a signal and does not wait."""
         self._running().send_signal(number)
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes] | WarmProcess:
         assert self._process is not None, "not started"
         return self._process
 
@@ -160,7 +177,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait(process: subprocess.Popen[bytes], timeout_seconds: float) -> int:
+def _wait(process: subprocess.Popen[bytes] | WarmProcess, timeout_seconds: float) -> int:
     try:
         return process.wait(timeout_seconds)
     except subprocess.TimeoutExpired:

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
-PRELOADED = ["torch", "torch.distributed.fsdp", "torch.optim", "shardkeep.pytorch.checkpointer"]
+from tests.warm_process import forkserver
+
 GROUP_SECONDS = 60
 
 
@@ -39,8 +40,7 @@ class Ranks:
     """
 
     def __init__(self, world_size: int, *, directory: Path, env: Mapping[str, str] | None = None) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
+        context = forkserver()
         directory.mkdir(parents=True, exist_ok=True)
         rendezvous = str(directory / f"rendezvous-{uuid.uuid4().hex}")
         self.world_size = world_size

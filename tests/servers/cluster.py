@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -17,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.service_process import ServiceProcess
+from tests.warm_process import run_program
 
 _COMMAND_SECONDS = 60.0
 
@@ -77,14 +76,8 @@ class Cluster:
 
     def run(self, *words: str) -> str:
         """One command of `shardkeep-service` beside the cluster; what it printed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "shardkeep_service", *words],
-            env={**os.environ, **self.env, "SHARDKEEP_SERVICE_DATA_DIR": str(self.data_dir)},
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND_SECONDS,
-            check=False,
-        )
+        env = {**os.environ, **self.env, "SHARDKEEP_SERVICE_DATA_DIR": str(self.data_dir)}
+        done = run_program("shardkeep-service", *words, env=env, timeout_seconds=_COMMAND_SECONDS)
         assert done.returncode == 0, f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr[-4000:]}"
         return done.stdout
 

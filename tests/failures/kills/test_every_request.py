@@ -5,7 +5,6 @@ After each cut the latest checkpoint is the old or the new one, whole and bit-eq
 
 from __future__ import annotations
 
-import multiprocessing
 import secrets
 import threading
 import time
@@ -25,6 +24,7 @@ from shardkeep.store.world import World
 from tests.failures.kills.made_up_state import NAMES, SHAPE, rows_of
 from tests.failures.kills.saving_rank import RankTask, save, save_and_tell
 from tests.service_process import ServiceProcess
+from tests.warm_process import forkserver
 
 pytestmark = pytest.mark.slow
 
@@ -34,14 +34,14 @@ WORLD_SIZE = 2
 LIMIT_SECONDS = 60
 REQUESTS_AT_LEAST = 12
 REQUESTS_AT_MOST = 60
+MISSES_AT_MOST = 5
 QUICK_LEASES = {
     "SHARDKEEP_SERVICE_LEASE_SECONDS": "3",
     "SHARDKEEP_SERVICE_BEAT_SECONDS": "0.5",
     "SHARDKEEP_SERVICE_VALIDATION_LEASE_SECONDS": "1.5",
 }
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.failures.kills.saving_rank"])
+PROCESSES = forkserver()
 
 
 def tasks(run: str, step: int, url: str, token: str) -> list[RankTask]:
@@ -121,6 +121,15 @@ def whole_step(service: ServiceProcess, run: str) -> int:
         return latest.step
 
 
+def wait_while_validating(service: ServiceProcess, run: str) -> None:
+    """Returns when no checkpoint has all its manifests and is not decided: one that does commits without its ranks."""
+    until = time.monotonic() + LIMIT_SECONDS
+    with sk.connect(service.url, service.token) as client:
+        while any(one.state.value == "validating" for one in client.run(run).checkpoints()):
+            assert time.monotonic() < until, "a validation does not end"
+            time.sleep(0.02)
+
+
 class Cut:
     """Kills the victim when the trap springs, once the job is known."""
 
@@ -167,7 +176,9 @@ class Cut:
 def test_E01_a_save_cut_at_any_request_leaves_the_old_or_the_new_checkpoint_whole(
     victim: Victim, when: When, service: ServiceProcess, gate: Gate
 ) -> None:
-    ends = set()
+    ends: set[int] = set()
+    wanted = {2} if victim == "service" else {1, 2}
+    misses = 0
     for number in range(1, REQUESTS_AT_MOST):
         run = f"kills/{victim}-{when}-{number}"
         save_undisturbed(run, 1, service)
@@ -177,23 +188,27 @@ def test_E01_a_save_cut_at_any_request_leaves_the_old_or_the_new_checkpoint_whol
         cut.aim_at(job)
         was_cut = cut.wait()
         gate.set_trap(None)
-        if not was_cut:  # the save ended before its nth request: every one has been cut
+        if not was_cut:  # the save ended before its nth request; it takes some more or fewer, as polls go
             assert all(line.startswith("committed") for line in job.outputs())
             assert number > REQUESTS_AT_LEAST
-            break
+            misses += 1
+            if ends == wanted or misses == MISSES_AT_MOST:
+                break
+            continue
         if victim != "rank":
             service.start()
         if victim == "service":
             told = job.outputs()
             assert all(line.startswith("committed") for line in told), f"a restart lost the save: {told}"
             assert whole_step(service, run) == 2
+        wait_while_validating(service, run)
         ends.add(whole_step(service, run))
         job.kill()  # as a scheduler does once one rank has died; a rank that only now began would be the newer attempt
         save_after_the_kill(run, 3, service)
         assert whole_step(service, run) == 3
     else:
         raise AssertionError(f"a save takes {REQUESTS_AT_MOST} requests or more")
-    assert ends == ({2} if victim == "service" else {1, 2}), "the cuts did not reach both sides of the commit"
+    assert ends == wanted, "the cuts did not reach both sides of the commit"
 
 
 def test_E17_the_ranks_left_over_are_told_which_rank_is_gone(service: ServiceProcess, gate: Gate) -> None:

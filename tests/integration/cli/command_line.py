@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from shardkeep.store.connect import Client, connect
 from shardkeep.store.save_handle import SaveHandle
 from shardkeep.store.world import World
 from tests.service_process import ServiceProcess
+from tests.warm_process import run_program
 
 COMMAND = (sys.executable, "-m", "shardkeep.cli.main")
 # The command line must never need torch: importing it fails in every process these tests start.
@@ -60,15 +60,8 @@ class CommandLine:
         return {**self.service.environment(), "PYTHONPATH": str(self.no_torch), **(changes or {})}
 
     def __call__(self, *arguments: object, env: Mapping[str, str] | None = None, stdin: str = "") -> Done:
-        done = subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            env=self.environment(env),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        words = map(str, arguments)
+        done = run_program("shardkeep", *words, env=self.environment(env), stdin=stdin, without=("torch",))
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
 

@@ -69,17 +69,9 @@ def test_every_command_of_the_image_is_there_and_imports_from_the_wheel(installe
     assert Path(where.strip()).is_relative_to(installed.parent)
 
 
-class InstalledService(ServiceProcess):
-    """The service as the wheel's own program."""
-
-    def __init__(self, data_dir: Path, programs: Path) -> None:
-        super().__init__(data_dir)
-        self.program = [str(programs / "shardkeep-service")]
-
-
 @pytest.fixture
 def service(installed: Path, tmp_path: Path) -> Iterator[ServiceProcess]:
-    with InstalledService(tmp_path / "data", installed) as running:
+    with ServiceProcess(tmp_path / "data", program=[str(installed / "shardkeep-service")]) as running:
         yield running
 
 

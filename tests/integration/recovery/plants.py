@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.servers.cluster import Cluster
 from tests.servers.postgres import Postgres
 from tests.servers.seaweedfs import S3Server
 from tests.service_process import ServiceProcess
+from tests.warm_process import run_program
 
 OFTEN = {"SHARDKEEP_SERVICE_HOUSEKEEPING_SECONDS": "0.5"}
 _COMMAND_SECONDS = 120
@@ -154,11 +154,4 @@ class ClusterPlant:
 
 
 def _run(words: tuple[str, ...], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "shardkeep_service", *words],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_SECONDS,
-        check=False,
-    )
+    return run_program("shardkeep-service", *words, env={**os.environ, **env}, timeout_seconds=_COMMAND_SECONDS)

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from shardkeep_service.projects.repository import project_named
 from tests.service_process import ServiceProcess
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training, pack, weights
+from tests.warm_process import run_program
 
 
 class ProcessClient(LocalService):
@@ -147,14 +147,8 @@ def is_stored(service: ServiceProcess, checkpoint: str, chunk: Payload) -> bool:
 
 def command(service: ServiceProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs `shardkeep-service` on the data directory of a service."""
-    return subprocess.run(
-        [sys.executable, "-m", "shardkeep_service", *arguments, "--data", str(service.data_dir)],
-        env={**os.environ, "SHARDKEEP_HOME": str(service.home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    env = {**os.environ, "SHARDKEEP_HOME": str(service.home)}
+    return run_program("shardkeep-service", *arguments, "--data", str(service.data_dir), env=env)
 
 
 def new_token(service: ServiceProcess, scope: str, *, project: str | None = None) -> str:

@@ -13,7 +13,7 @@ import pytest
 from bench.processes import peak_bytes, resident_bytes
 from shardkeep.protocol import routes
 from tests.integration.service.process_client import chunk_path, open_checkpoint, payload
-from tests.service_process import ServiceProcess
+from tests.service_process import REAL_COMMAND, ServiceProcess
 
 MEBIBYTE = 1 << 20
 BUDGET_BYTES = 64 * MEBIBYTE
@@ -26,7 +26,8 @@ BESIDE_BYTES = 32 * MEBIBYTE
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[ServiceProcess]:
-    with ServiceProcess(tmp_path / "service", env={"SHARDKEEP_SERVICE_UPLOAD_BUDGET_BYTES": str(BUDGET_BYTES)}) as one:
+    env = {"SHARDKEEP_SERVICE_UPLOAD_BUDGET_BYTES": str(BUDGET_BYTES)}
+    with ServiceProcess(tmp_path / "service", env=env, program=REAL_COMMAND) as one:
         yield one
 
 

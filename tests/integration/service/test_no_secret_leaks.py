@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +17,7 @@ from tests.integration.service.process_client import ProcessClient, exchange
 from tests.servers.seaweedfs import S3Server
 from tests.service_process import ServiceProcess
 from tests.unit.service.training import Training
+from tests.warm_process import run_program
 
 PASSWORD = "hunter22-correct-horse"
 SESSION_TOKEN = "FwoGZXIvYXdzEExampleSessionToken"
@@ -169,20 +168,14 @@ FAILING = {
 
 @pytest.mark.parametrize("settings", FAILING.values(), ids=list(FAILING))
 def test_a_service_that_cannot_start_tells_why_and_no_secret(tmp_path: Path, settings: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "shardkeep_service", "serve", "--data", str(tmp_path / "data")],
-        env={
-            **os.environ,
-            "SHARDKEEP_HOME": str(tmp_path / "home"),
-            "SHARDKEEP_SERVICE_LOG_LEVEL": "DEBUG",
-            "SHARDKEEP_SERVICE_MIGRATE_AT_START": "true",
-            **settings,
-        },
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    env = {
+        **os.environ,
+        "SHARDKEEP_HOME": str(tmp_path / "home"),
+        "SHARDKEEP_SERVICE_LOG_LEVEL": "DEBUG",
+        "SHARDKEEP_SERVICE_MIGRATE_AT_START": "true",
+        **settings,
+    }
+    done = run_program("shardkeep-service", "serve", "--data", str(tmp_path / "data"), env=env)
     said = done.stdout + done.stderr
     assert done.returncode != 0
     assert said.strip()

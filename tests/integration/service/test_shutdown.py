@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.integration.service.process_client import (
 )
 from tests.service_process import ServiceProcess
 from tests.unit.service.training import Training
+from tests.warm_process import run_program
 
 MEBIBYTE = 1 << 20
 
@@ -122,11 +122,5 @@ def test_a_malformed_fault_stops_the_start(tmp_path: Path) -> None:
 
 
 def serve(data_dir: Path, home: Path, *, port: int = 0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "shardkeep_service", "serve", "--data", str(data_dir), "--port", str(port)],
-        env={**os.environ, "SHARDKEEP_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    env = {**os.environ, "SHARDKEEP_HOME": str(home)}
+    return run_program("shardkeep-service", "serve", "--data", str(data_dir), "--port", str(port), env=env)

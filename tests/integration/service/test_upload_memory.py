@@ -14,7 +14,7 @@ from shardkeep.format.chunks import chunk_ref
 from shardkeep.protocol import routes
 from tests.integration.service.process_client import Payload, ProcessClient, RawAnswer, open_checkpoint, put_chunk
 from tests.servers.seaweedfs import S3Server
-from tests.service_process import ServiceProcess
+from tests.service_process import REAL_COMMAND, ServiceProcess
 
 MEBIBYTE = 1 << 20
 BUDGET = 64 * MEBIBYTE
@@ -38,7 +38,7 @@ def test_E178_sixteen_large_uploads_at_once_take_no_more_than_the_budget_and_are
         server: S3Server = request.getfixturevalue("seaweedfs")
         env |= server.environment(server.new_bucket())
     noise = os.urandom(BODY - 1)
-    with ServiceProcess(tmp_path / "s", env=env) as service:
+    with ServiceProcess(tmp_path / "s", env=env, program=REAL_COMMAND) as service:
         checkpoint = open_checkpoint(service)
         assert put(service, checkpoint, 255, noise).status == 201
         before = memory(service, "VmRSS")

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from shardkeep_service.database.database import Database
 from shardkeep_service.worker.models import Lease
 from tests.servers.migrated_databases import MigratedDatabases
 from tests.service_process import ServiceProcess
+from tests.warm_process import WarmProcess, run_program
 
 
 class Workers:
@@ -26,7 +26,7 @@ class Workers:
     def __init__(self, directory: Path, url: str) -> None:
         self.directory = directory
         self.url = url
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._running: list[WarmProcess] = []
 
     def environment(self) -> dict[str, str]:
         return {
@@ -36,27 +36,16 @@ class Workers:
             "SHARDKEEP_SERVICE_WORKER_LEASE_SECONDS": "2",
         }
 
-    def start(self) -> subprocess.Popen[bytes]:
-        with (self.directory / "worker.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "shardkeep_service", "worker", "--data", str(self.directory / "data")],
-                env=self.environment(),
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+    def start(self) -> WarmProcess:
+        words = ("worker", "--data", str(self.directory / "data"))
+        log = self.directory / "worker.log"
+        process = WarmProcess("shardkeep-service", words, env=self.environment(), stdout=log, stderr=log)
         self._running.append(process)
         return process
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "shardkeep_service", *arguments, "--data", str(self.directory / "data")],
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        data = str(self.directory / "data")
+        return run_program("shardkeep-service", *arguments, "--data", data, env=self.environment())
 
     @property
     def log(self) -> str:
@@ -138,24 +127,18 @@ def test_gc_waits_for_no_worker_that_is_collecting(workers: Workers) -> None:
 
 
 def test_a_worker_without_postgresql_is_told_that_the_service_does_its_work(tmp_path: Path) -> None:
-    process = subprocess.run(
-        [sys.executable, "-m", "shardkeep_service", "worker", "--data", str(tmp_path)],
-        env={name: value for name, value in os.environ.items() if name != "SHARDKEEP_SERVICE_DATABASE_URL"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    env = {name: value for name, value in os.environ.items() if name != "SHARDKEEP_SERVICE_DATABASE_URL"}
+    process = run_program("shardkeep-service", "worker", "--data", str(tmp_path), env=env)
 
     assert process.returncode == 1
     assert "SHARDKEEP_SERVICE_DATABASE_URL" in process.stderr
 
 
 def test_gc_beside_an_embedded_service_is_refused_while_it_runs(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "shardkeep_service", "gc", "--json", "--data", str(tmp_path / "service")]
+    words = ("gc", "--json", "--data", str(tmp_path / "service"))
     with ServiceProcess(tmp_path / "service"):
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    alone = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        refused = run_program("shardkeep-service", *words, env=os.environ)
+    alone = run_program("shardkeep-service", *words, env=os.environ)
 
     assert refused.returncode == 1
     assert alone.returncode == 0, alone.stderr
