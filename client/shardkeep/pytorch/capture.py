@@ -16,6 +16,7 @@ from shardkeep.pytorch.collector import Collector, TensorNames
 from shardkeep.pytorch.items import (
     ContainerItem,
     Item,
+    MakesItem,
     ModuleItem,
     PerRankItem,
     StatefulItem,
@@ -96,6 +97,8 @@ def make_item(name: str, value: object) -> Item:
         raise TypeError(f"{name!r} cannot name a state: names are texts that do not start with @")
     if isinstance(value, nn.Module):
         return ModuleItem(name, value)
+    if isinstance(value, MakesItem):
+        return value.shardkeep_item(name)
     if isinstance(value, Optimizer):
         return (
             StatefulItem(name, value, SliceKind.OPTIMIZER) if keeps_state_itself(value) else OptimizerItem(name, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -40,6 +40,15 @@ class Item(Protocol):
 
     def plan(self, plan: RestorePlan) -> None:
         """Add its checks, reads and actions; writes nothing."""
+        ...
+
+
+@runtime_checkable
+class MakesItem(Protocol):
+    """Something that knows how its state is kept, beyond state_dict()."""
+
+    def shardkeep_item(self, name: str) -> Item:
+        """The item under a top-level name."""
         ...
 
 

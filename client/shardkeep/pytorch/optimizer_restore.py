@@ -15,13 +15,16 @@ from shardkeep.format.names import join_name, split_name
 from shardkeep.pytorch.kept_state import KeptParameter, KeptState, make_kept
 from shardkeep.pytorch.optimizer_groups import LOCAL_KEYS, StoredGroups, restore_options
 from shardkeep.pytorch.optimizer_state import (
+    MASTER,
     STATE,
     NamedParameter,
     optimizer_parameters,
 )
-from shardkeep.pytorch.pieces import Parts
+from shardkeep.pytorch.pieces import Parts, dtype_of, local_of
 from shardkeep.pytorch.restore_plan import RestorePlan
-from shardkeep.pytorch.state_tensor import StateTensor, state_device
+from shardkeep.pytorch.state_tensor import StateTensor, lies_like, state_device
+from shardkeep.pytorch.stored import StoredTensor
+from shardkeep.pytorch.tensors import write_into
 from shardkeep.pytorch.tree_restore import TreeRestore
 from shardkeep.pytorch.trees import structure_path, take_apart, update_in_place
 
@@ -33,7 +36,7 @@ def plan_optimizer(plan: RestorePlan, keyword: str, optimizer: Optimizer, kept: 
         plan.missing(join_name((keyword,)))
         return
     plan.used_values.update(groups.paths, plan.stored.values_below((keyword, LOCAL_KEYS)))
-    restore = _OptimizerRestore(plan, optimizer, groups)
+    restore = OptimizerRestore(plan, optimizer, groups)
     names = [[] for _ in optimizer.param_groups]  # type: list[list[str]]
     for named in optimizer_parameters(optimizer, keyword, plan.names):
         found = restore.plan_parameter(named)
@@ -45,7 +48,9 @@ def plan_optimizer(plan: RestorePlan, keyword: str, optimizer: Optimizer, kept: 
     plan.judge_rest((keyword,))
 
 
-class _OptimizerRestore:
+class OptimizerRestore:
+    """One optimizer's restore in the making."""
+
     def __init__(self, plan: RestorePlan, optimizer: Optimizer, groups: StoredGroups) -> None:
         self._plan = plan
         self._keyword = groups.keyword
@@ -55,11 +60,10 @@ class _OptimizerRestore:
 
     def plan_parameter(self, named: NamedParameter) -> str | None:
         """Plan the state of one parameter; the name under which it was saved, None if it was not there."""
-        name = self._stored_name([join_name(parts) for parts in named.names])
+        name = self.find(named)
         if name is None:
             self._plan.missing(join_name((self._keyword, STATE, *named.parts)))
             return None
-        self._found.add(name)
         prefix = (self._keyword, STATE, *split_name(name))
         live = self._optimizer.state.get(named.parameter, {})
         group = self._optimizer.param_groups[named.group]
@@ -70,6 +74,13 @@ class _OptimizerRestore:
         builds = {key: _kept_live(live[key]) for key in lost}
         builds |= _plan_keys(self._plan, prefix, named.parameter, live, group, self._groups.local_keys)
         self._plan.then(lambda: self._write(named.parameter, builds))
+        return name
+
+    def find(self, named: NamedParameter) -> str | None:
+        """The name under which a parameter was saved; None if it was not."""
+        name = self._stored_name([join_name(parts) for parts in named.names])
+        if name is not None:
+            self._found.add(name)
         return name
 
     def _leave_fresh(self, prefix: Parts, parameter: torch.Tensor, lost: set[str]) -> None:
@@ -142,7 +153,9 @@ def _plan_keys(
     at = len(prefix)
     for name in plan.stored.tensors_below(prefix):
         path = split_name(name)
-        if len(path) == at + 1:
+        if len(path) == at + 1 and path[at] == MASTER and MASTER not in live:
+            _plan_master(plan, plan.stored.tensors[name], parameter)
+        elif len(path) == at + 1:
             state = StateTensor(plan.stored.tensors[name], parameter, live.get(path[at]), group, path[at] in local_keys)
             plan.create(state.stored, state.place)
             builds[path[at]] = state.built
@@ -156,6 +169,16 @@ def _plan_keys(
         if build is not None:
             builds[path[at]] = build
     return builds
+
+
+def _plan_master(plan: RestorePlan, stored: StoredTensor, parameter: torch.Tensor) -> None:
+    """A parameter of the master's dtype takes the master, which its own stored copy was rounded from."""
+    plan.used.add(stored.name)
+    if stored.dtype != dtype_of(parameter) or not lies_like(stored, parameter):
+        return
+    state = StateTensor(stored, parameter, None, {}, False)
+    plan.create(stored, state.place)
+    plan.then(lambda: write_into(local_of(parameter), local_of(state.built())))
 
 
 def _kept_live(value: Any) -> Callable[[], Any]:

@@ -7,6 +7,7 @@ for any stateful object, because only it knows what its state means.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -71,7 +72,7 @@ class OptimizerItem:
         if parameters and without_state == len(parameters):
             self._check_may_be_empty()
         capture_groups(into, self.name, optimizer.param_groups, parameters)
-        capture_kept_names(into, self.name, self._capture_kept(into, parameters))
+        capture_kept(into, self.name, self._kept, parameters)
         for key in sorted(local_keys):
             into.add_value((self.name, LOCAL_KEYS, key), True)
         self._capture_shared(into)
@@ -103,22 +104,6 @@ class OptimizerItem:
         if shared:
             into.add_tree(shared, (self.name, SHARED), SliceKind.OPTIMIZER)
 
-    def _capture_kept(self, into: Collector, parameters: list[NamedParameter]) -> list[str]:
-        """State that was loaded for parameters this optimizer does not have now, so that no save loses it."""
-        names = []
-        present = {id(named.parameter) for named in parameters}
-        for kept in self._kept.parameters:
-            if id(kept.parameter) in present:
-                continue
-            names.append(join_name(kept.prefix[2:]))
-            for path, tensor in kept.tensors.items():
-                into.add_captured(captured_state(path, kept.parameter, tensor, as_shard=path in kept.shards))
-            for path, value in kept.values.items():
-                into.add_value(path, value)
-            for path, structure in kept.structures.items():
-                into.add_value(structure_path(path), structure)
-        return names
-
     def _check_may_be_empty(self) -> None:
         optimizer = self._optimizer
         if not self._has_stepped or not type(optimizer).__module__.startswith("torch.optim"):
@@ -146,6 +131,23 @@ class OptimizerItem:
             self._has_stepped = any(
                 p.grad is not None for group in self._optimizer.param_groups for p in group["params"]
             )
+
+
+def capture_kept(into: Collector, keyword: str, kept_state: KeptState, parameters: Sequence[NamedParameter]) -> None:
+    """State that was loaded for parameters the optimizer does not have now, so that no save loses it."""
+    names = []
+    present = {id(named.parameter) for named in parameters}
+    for kept in kept_state.parameters:
+        if id(kept.parameter) in present:
+            continue
+        names.append(join_name(kept.prefix[2:]))
+        for path, tensor in kept.tensors.items():
+            into.add_captured(captured_state(path, kept.parameter, tensor, as_shard=path in kept.shards))
+        for path, value in kept.values.items():
+            into.add_value(path, value)
+        for path, structure in kept.structures.items():
+            into.add_value(structure_path(path), structure)
+    capture_kept_names(into, keyword, names)
 
 
 def _watch_steps(item: OptimizerItem, optimizer: Optimizer) -> RemovableHandle:

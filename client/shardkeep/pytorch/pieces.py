@@ -1,4 +1,4 @@
-"""How any tensor the user gives becomes a captured one: DTensor, marked, `Sharded` or plain."""
+"""How any tensor the user gives becomes a captured one: DTensor, marked, in slices, `Sharded` or plain."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from shardkeep.format.regions import Region
 from shardkeep.format.segments import SliceKind
 from shardkeep.pytorch import dtensors
 from shardkeep.pytorch.captured import CapturedTensor, Piece, Placed, Placement, Plain
+from shardkeep.pytorch.flat_slices import slices_of
 from shardkeep.pytorch.marks import Sharded, mark_of
 from shardkeep.pytorch.tensors import check_tensor, dtype_name
 
@@ -52,6 +53,9 @@ def pieces_of(tensor: TensorLike, name: str) -> tuple[tuple[Piece, ...], Placeme
     MissingStorage and StateError, naming `name`, where the memory is not there or not what it seems.
     """
     local = tensor.local if isinstance(tensor, Sharded) else tensor
+    sliced = slices_of(local)
+    if sliced is not None:
+        return sliced.pieces(), Placed()
     if isinstance(local, DTensor):
         check_tensor(dtensors.local_tensor(local), name)
         return _named(name, local), dtensors.placed(local)

@@ -12,6 +12,7 @@ from shardkeep.errors import DtypeMismatch, LoadError, MissingNames, ShapeMismat
 from shardkeep.format.names import join_name, plain_text
 from shardkeep.pytorch.captured import Piece
 from shardkeep.pytorch.collector import TensorNames
+from shardkeep.pytorch.flat_slices import is_in_slices
 from shardkeep.pytorch.pieces import Parts, TensorLike, dtype_of, global_shape, local_of, pieces_of
 from shardkeep.pytorch.stored import Stored, StoredTensor, readable
 from shardkeep.pytorch.tensors import overlaps_itself, torch_dtype
@@ -78,7 +79,7 @@ class RestorePlan:
             self._readings.setdefault(stored.name, []).append(name)
         text = plain_text(name)
         pieces, _ = pieces_of(live, text)
-        if overlaps_itself(local_of(live)):
+        if not (isinstance(live, torch.Tensor) and is_in_slices(live)) and overlaps_itself(local_of(live)):
             raise StateError(f"{text} is an expanded view whose elements share memory, so it cannot be loaded in place")
         if tuple(stored.shape) != global_shape(live):
             self._shapes[text] = f"{text} is {tuple(stored.shape)} in the checkpoint and {global_shape(live)} here"

@@ -1,7 +1,7 @@
 """Tied tensors: one memory under several names, stored once under the first of them.
 
-The answer must be the same on all ranks, so memory of zero bytes (an empty shard) and DTensors are tied by identity
-only, never by address.
+The answer must be the same on all ranks, so memory of zero bytes (an empty shard), DTensors and tensors kept in slices
+are tied by identity only, never by address.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Hashable
 
 import torch
 from torch.distributed.tensor import DTensor
+
+from shardkeep.pytorch.flat_slices import is_in_slices
 
 
 class Ties:
@@ -32,7 +34,7 @@ class Ties:
 
 def _keys(tensor: torch.Tensor) -> list[Hashable]:
     keys: list[Hashable] = [id(tensor)]
-    if isinstance(tensor, DTensor) or tensor.numel() == 0:
+    if isinstance(tensor, DTensor) or tensor.numel() == 0 or is_in_slices(tensor):
         return keys
     storage = tensor.untyped_storage()
     if storage.nbytes() > 0:

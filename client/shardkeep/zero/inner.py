@@ -1,0 +1,124 @@
+"""The user's optimizer over plain tensors: one leaf for each slice that a tile holds.
+
+It sees flat fp32 (or `master_dtype`) leaves, or whole matrices with `layout="whole"`, so foreach and fused kernels run
+as they do without us, and per-parameter counters, weight-decay groups and schedulers keep their meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from shardkeep.errors import ConfigurationError
+from shardkeep.zero.layout import ParameterSpec, Slice
+
+_OF_WRAPPER: Final = frozenset({"params", "param_names"})
+InnerFactory = Callable[..., Optimizer]
+
+
+class InnerTile:
+    """The leaves of one tile and the optimizer that steps them. State is made by its first real step, never before."""
+
+    def __init__(
+        self,
+        factory: InnerFactory,
+        slices: Sequence[Slice],
+        specs: Sequence[ParameterSpec],
+        group_of: Sequence[int],
+        *,
+        begin: int,
+        whole: bool,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        """`begin`: the element of the bucket at which the tile's memory starts."""
+        self.slices = tuple(slices)
+        self._specs = specs
+        self._begin = begin
+        self._whole = whole
+        self._factory = factory
+        self._group_of = group_of
+        self.leaves = {one.parameter: nn.Parameter(torch.empty(0, dtype=dtype, device=device)) for one in self.slices}
+        self._optimizer: Optimizer | None = None
+
+    @property
+    def state(self) -> dict[int, dict[str, Any]]:
+        """The optimizer's state of each parameter that has one, by index of the parameter."""
+        if self._optimizer is None:
+            return {}
+        return {
+            index: self._optimizer.state[leaf] for index, leaf in self.leaves.items() if leaf in self._optimizer.state
+        }
+
+    def set_state(self, index: int, state: dict[str, Any] | None, groups: Sequence[Mapping[str, Any]]) -> None:
+        """Replaces the state of a parameter; None: as if it was never stepped."""
+        optimizer, leaf = self._made(groups), self.leaves[index]
+        if state:
+            shaped = {
+                key: value.view(leaf.shape)
+                if isinstance(value, torch.Tensor) and value.numel() == leaf.numel() and value.ndim
+                else value
+                for key, value in state.items()
+            }
+            optimizer.state[leaf] = shaped
+        else:
+            optimizer.state.pop(self.leaves[index], None)
+
+    def point(self, master: torch.Tensor, gradient: torch.Tensor | None) -> None:
+        """Lets the leaves be views of the tile's memory, of one element each for every element of the tile."""
+        for one in self.slices:
+            at = one.offset - self._begin
+            leaf = self.leaves[one.parameter]
+            shape = self._specs[one.parameter].shape if self._whole else (one.size,)
+            leaf.data = master[at : at + one.size].view(shape)
+            leaf.grad = None if gradient is None else gradient[at : at + one.size].view(shape).to(leaf.dtype)
+
+    def step(self, groups: Sequence[Mapping[str, Any]], touched: Callable[[int], bool]) -> None:
+        """One step of the leaves that have a gradient on any rank, with the options the groups have now."""
+        for index, leaf in self.leaves.items():
+            if not touched(index):
+                leaf.grad = None
+        if all(leaf.grad is None for leaf in self.leaves.values()):
+            return
+        optimizer = self._made(groups)
+        for inner in optimizer.param_groups:
+            outer = groups[inner["of_group"]]
+            inner.update((key, value) for key, value in outer.items() if key not in _OF_WRAPPER)
+        optimizer.step()
+        for inner in optimizer.param_groups:  # what the optimizer itself keeps in its groups
+            outer = groups[inner["of_group"]]
+            for key in inner.keys() & outer.keys() - _OF_WRAPPER:
+                if inner[key] is not outer[key]:
+                    outer[key] = inner[key]
+        if not self._whole:
+            self._check_elementwise(optimizer)
+
+    def release(self) -> None:
+        """Lets go of the memory that the leaves are views of."""
+        for leaf in self.leaves.values():
+            leaf.grad = None
+            leaf.data = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
+
+    def _made(self, groups: Sequence[Mapping[str, Any]]) -> Optimizer:
+        if self._optimizer is None:
+            made: dict[int, dict[str, Any]] = {}
+            for index, leaf in self.leaves.items():
+                group = self._group_of[index]
+                options = {key: value for key, value in groups[group].items() if key not in _OF_WRAPPER}
+                made.setdefault(group, {"params": [], **options, "of_group": group})["params"].append(leaf)
+            self._optimizer = self._factory(list(made.values()))
+        return self._optimizer
+
+    def _check_elementwise(self, optimizer: Optimizer) -> None:
+        for index, leaf in self.leaves.items():
+            for key, value in optimizer.state.get(leaf, {}).items():
+                if isinstance(value, torch.Tensor) and value.ndim and value.shape != leaf.shape:
+                    raise ConfigurationError(
+                        f"{type(optimizer).__name__} keeps {key} of shape {tuple(value.shape)} for a slice of"
+                        f" {self._specs[index].name} with {leaf.numel()} elements: it does not work element by element."
+                        ' Give layout="whole", so that each parameter has one owner'
+                    )

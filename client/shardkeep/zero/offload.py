@@ -1,0 +1,18 @@
+"""Where masters and state are kept when not beside the parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+
+
+@dataclass(frozen=True, slots=True)
+class NvmeOffload:
+    """State, masters and gradients in a scratch file of each rank; at stage 3 the parameters too.
+
+    `directory` must exist. `budget_bytes` bounds the wrapper's own buffers on each rank: tiles, buckets and gathered
+    units; it must exceed two of the largest module.
+    """
+
+    directory: str | PathLike[str]
+    budget_bytes: int

@@ -1,0 +1,451 @@
+"""`ShardedOptimizer`: data-parallel training with optimizer state, gradients and parameters divided over the ranks.
+
+The parts: `layout` says where every element lies, `gradients` reduces, `parameter_memory` and `units` keep parameters,
+`shards` and `nvme` keep masters and state, `inner` steps them, `state` gives them out by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, overload
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils._pytree import tree_leaves
+
+from shardkeep.errors import ConfigurationError
+from shardkeep.zero.autograd_internals import in_backward, version_of
+from shardkeep.zero.collectives import Collectives, PendingSum
+from shardkeep.zero.gradients import GradientRounds
+from shardkeep.zero.inner import InnerTile
+from shardkeep.zero.item import ShardedItem
+from shardkeep.zero.layout import Bucket, Layout, LayoutKind, ParameterSpec
+from shardkeep.zero.named_parameters import check_inner, check_model, groups_of, named, names_of
+from shardkeep.zero.norms import GradientNorm
+from shardkeep.zero.offload import NvmeOffload
+from shardkeep.zero.parameter_memory import ParameterMemory, WholeMemory
+from shardkeep.zero.shards import MemoryShard, Shard, StatePart
+from shardkeep.zero.units import UnitMemory, Units
+
+Stage = Literal[1, 2, 3]
+_MEBIBYTE = 1 << 20
+
+
+class ShardedOptimizer(Optimizer):
+    """Wraps the optimizer class `inner` (with its options) for a model whose ranks train on different data.
+
+    Stage 1 divides the optimizer's state, stage 2 the reduced gradients too, stage 3 the parameters too. Parameters and
+    buffers become rank 0's at construction. Every rank constructs it, runs the same backwards and calls step(),
+    clip_grad_norm_() and the like together.
+
+    `params`: parameters or groups, as torch.optim takes them; else all of the model's.
+    `offload`: None, "cpu" (masters and state in the host's memory, stepped there) or `NvmeOffload`.
+    `layout`: "flat" cuts buckets into equal parts; "whole" gives each parameter one owner, for optimizers that look at
+    matrices.
+    `master_dtype`: of the values that are stepped; parameters of another dtype are rounded from them. None: no masters.
+    `reduce_dtype`: of gradients on the wire; None: the parameters'. Sums are fp32. `reduce_op`: "mean" or "sum".
+    `broadcast_buffers`: rank 0's buffers go to all ranks before each training forward.
+    `persistent_elements` (stage 3): modules with fewer parameters than this stay whole on every rank.
+    `whole_modules` (stage 3): classes whose submodules' parameters are used by the module itself.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inner: type[Optimizer],
+        *,
+        params: Iterable[Any] | None = None,
+        stage: Stage = 2,
+        offload: Literal["cpu"] | NvmeOffload | None = None,
+        layout: LayoutKind = "flat",
+        reduce_dtype: torch.dtype | None = None,
+        master_dtype: torch.dtype | None = torch.float32,
+        reduce_op: Literal["mean", "sum"] = "mean",
+        bucket_mb: float = 25,
+        broadcast_buffers: bool = True,
+        persistent_elements: int = 100_000,
+        whole_modules: tuple[type[nn.Module], ...] = (nn.MultiheadAttention,),
+        group: dist.ProcessGroup | None = None,
+        **options: Any,
+    ) -> None:
+        check_model(model)
+        check_inner(inner, layout)
+        self.stage = _one_of("stage", stage, (1, 2, 3))
+        self.layout_kind = _one_of("layout", layout, ("flat", "whole"))
+        self._model = model
+        self._inner = inner
+        self._options = options
+        self._offload = offload
+        self._master_dtype = master_dtype
+        self._broadcasts_buffers = broadcast_buffers
+        self._collectives = Collectives(group)
+        self._divisor = (
+            self._collectives.world_size if _one_of("reduce_op", reduce_op, ("mean", "sum")) == "mean" else 1
+        )
+        self._parameters: list[nn.Parameter] = []
+        self._group_of: list[int] = []
+        self._index_of: dict[int, int] = {}
+        self._layout = Layout(layout, self._collectives.world_size, max(1, round(bucket_mb * _MEBIBYTE)))
+        self._memories: list[ParameterMemory] = []
+        self._shards: dict[int, Shard] = {}
+        self._versions: list[int] = []
+        self._rounds = GradientRounds(
+            self._layout,
+            self._parameters,
+            self._collectives,
+            keep_local=stage == 1,
+            wire_dtype=reduce_dtype,
+            sink=self._take_gradient,
+        )
+        self._units = Units(model, whole_modules, persistent_elements) if stage == 3 else None
+        if self._units is not None:
+            self._units.take_back = self._take_back
+        self._rounds.after_collecting = self._after_collecting
+        self._rounds.after_backward = self._after_backward
+        self._has_warned = False
+        self._must_publish = False
+        prototype = inner([nn.Parameter(torch.empty(1, 1))], **options)
+        super().__init__(groups_of(model, params), prototype.defaults)
+        self._append(self.param_groups)
+        self._broadcast_buffers()
+        self._hooks = [
+            model.register_forward_pre_hook(self._before_forward),
+            model.register_forward_hook(self._after_forward),
+            model.register_load_state_dict_post_hook(lambda *_: self.refresh_master()),
+        ]
+
+    # --- what torch.optim has ----------------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters of the model; every rank does. They get buckets of their own."""
+        super().add_param_group(param_group)
+        if self._parameters:
+            self._append(self.param_groups[-1:])
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets all gradients, reduced or not; also those of a backward that raised."""
+        self._rounds.clear()
+        for shard in self._shards.values():
+            shard.drop_gradient()
+        super().zero_grad(set_to_none)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], Any]) -> Any: ...
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step of every shard, then every rank has the new parameters. A closure is evaluated once, before it."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._publish_if_due()
+        touched = self._rounds.settle()
+        self._follow_outside_writes()
+        if not bool(touched.any()):
+            self._warn_of_nothing()
+            return loss
+        is_touched = touched.tolist().__getitem__
+        gatherings = []
+        for bucket in self._layout.buckets:
+            shard, memory = self._shards.get(bucket.index), self._memories[bucket.index]
+            if shard is None:
+                continue
+            for tile in shard.tiles(step=True):
+                tile.inner.step(self.param_groups, is_touched)
+                memory.write_own(tile.begin, tile.master)
+            gatherings.append(memory.start_publish())
+        for gathering in gatherings:
+            gathering.wait()
+        self._note_versions()
+        return loss
+
+    # --- gradients ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backwards in here reduce nothing: what they add waits on this rank for the next one outside."""
+        before, self._rounds.syncs = self._rounds.syncs, False
+        try:
+            yield
+        finally:
+            self._rounds.syncs = before
+
+    @torch.no_grad()
+    def clip_grad_norm_(
+        self, max_norm: float, norm_type: float = 2.0, *, error_if_nonfinite: bool = False
+    ) -> torch.Tensor:
+        """Scales all gradients so that their norm over all ranks is at most `max_norm`; the norm before, fp32.
+
+        Squares are summed in fp64, so the norm hardly depends on how gradients are divided. Gradients that are not
+        finite are left alone. Collective.
+        """
+        norm = self._norm(norm_type)
+        if not torch.isfinite(norm):
+            if error_if_nonfinite:
+                raise RuntimeError(f"the norm of the gradients is {float(norm)}; they were not clipped")
+            return norm
+        self.scale_grads_(float((max_norm / (norm + 1e-6)).clamp(max=1.0)))
+        return norm
+
+    @torch.no_grad()
+    def scale_grads_(self, factor: float) -> None:
+        """Multiplies all gradients. Collective."""
+        self._rounds.settle()
+        for shard in self._shards.values():
+            for _, values in shard.gradients(write=True):
+                values.mul_(factor)
+
+    def grad_slice(self, name: str) -> tuple[int, torch.Tensor] | None:
+        """The part of this rank of a parameter's reduced gradient: its first element and the fp32 values, as a copy.
+
+        None where it owns nothing of it or nothing was reduced yet. What no_sync() holds back is not in it.
+        """
+        index = self._index_named(name)
+        shard = self._shards.get(self._layout.bucket_of[index])
+        if shard is None:
+            return None
+        bucket = self._layout.buckets[self._layout.bucket_of[index]]
+        start, found = None, []
+        for begin, values in shard.gradients(write=False):
+            for one in bucket.cut(begin, begin + values.numel()):
+                if one.parameter == index:
+                    start = one.start if start is None else start
+                    found.append(values[one.offset - begin : one.offset - begin + one.size].clone())
+        return None if start is None else (start, torch.cat(found))
+
+    # --- parameters --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def gathered(self, module: nn.Module | None = None) -> Iterator[None]:
+        """The parameters below a module (the model) are whole in here, to be read or written.
+
+        At stage 3 each rank keeps its part of what it wrote: write the same on every rank. Collective at stage 3. The
+        masters follow what was written, at every stage.
+        """
+        inside = contextlib.nullcontext() if self._units is None else self._units.gathered(module or self._model)
+        with inside:
+            yield
+        self._follow_outside_writes()
+
+    # --- masters -----------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def refresh_master(self) -> None:
+        """Takes the parameters as they are now: call it after weights were written from outside."""
+        for index, shard in self._shards.items():
+            self._refresh(index, shard)
+        self._note_versions()
+
+    # --- state, for checkpoints --------------------------------------------------------------------------------------
+
+    def shardkeep_item(self, name: str) -> ShardedItem:
+        """How a Checkpointer keeps it."""
+        return ShardedItem(name, self)
+
+    def state_parts(self, parameter: torch.Tensor) -> Sequence[StatePart]:
+        """The part of this rank of a parameter's master and state, as live memory; none where it owns nothing of it."""
+        shard = self._shard_of(parameter)
+        return () if shard is None else shard.state_parts(self._index_of[id(parameter)])
+
+    def set_state_of(self, parameter: torch.Tensor, parts: Sequence[StatePart] | None) -> None:
+        """Replaces this rank's part of a parameter's state; None: it was never stepped."""
+        shard = self._shard_of(parameter)
+        if shard is not None:
+            shard.set_state(self._index_of[id(parameter)], parts, self.param_groups)
+
+    def has_masters(self, parameter: torch.Tensor) -> bool:
+        """Whether what is stepped is not the parameter itself but of another dtype."""
+        return (self._master_dtype or parameter.dtype) != parameter.dtype
+
+    @torch.no_grad()
+    def make_shard_of(self, parameter: torch.Tensor) -> None:
+        """State for a parameter that is frozen now: it was trained before, or will be."""
+        bucket = self._layout.buckets[self._layout.bucket_of[self._index_of[id(parameter)]]]
+        if bucket.index not in self._shards:
+            self._shards[bucket.index] = self._shard_for(bucket)
+
+    @torch.no_grad()
+    def refresh_master_of(self, parameter: torch.Tensor) -> None:
+        """Takes a parameter as it is now; the others of its bucket too."""
+        index = self._layout.bucket_of[self._index_of[id(parameter)]]
+        if index in self._shards:
+            self._refresh(index, self._shards[index])
+
+    def parameters_were_written_in_part(self) -> None:
+        """Each rank wrote its part alone: before they are used, all get all parts."""
+        self._must_publish = True
+
+    def was_restored(self) -> None:
+        """State and parameters are those of a checkpoint now."""
+        self._note_versions()
+
+    def close(self) -> None:
+        """Leaves the model alone: removes every hook. The parameters keep their values."""
+        self._rounds.close()
+        for hook in self._hooks:
+            hook.remove()
+        if self._units is not None:
+            self._units.close()
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _append(self, groups: Sequence[dict[str, Any]]) -> None:
+        names = names_of(self._model)
+        specs, first_group = [], len(self.param_groups) - len(groups)
+        for place, group in enumerate(groups, start=first_group):
+            group["param_names"] = named(group, names, f"group {place}")
+            for parameter, name in zip(group["params"], group["param_names"], strict=True):
+                self._index_of[id(parameter)] = len(self._parameters)
+                self._parameters.append(parameter)
+                self._group_of.append(place)
+                specs.append(self._spec(parameter, name))
+        added = self._layout.append(specs)
+        device = self._parameters[0].device if self._parameters else torch.device("cpu")
+        self._collectives.check_equal(self._layout.digest(), "the parameters", device)
+        for bucket in added:
+            self._memories.append(self._memory_for(bucket))
+        self._activate()
+        self._note_versions()
+
+    def _spec(self, parameter: nn.Parameter, name: str) -> ParameterSpec:
+        run = 0 if self._units is None else self._units.run_of(parameter)
+        return ParameterSpec(
+            name, tuple(parameter.shape), str(parameter.dtype), parameter.itemsize, parameter.requires_grad, run
+        )
+
+    def _memory_for(self, bucket: Bucket) -> ParameterMemory:
+        members = [self._parameters[index] for index in bucket.parameters]
+        if self._units is not None and not self._units.is_persistent(bucket.run):
+            return self._units.add(bucket, members, self._collectives)
+        return WholeMemory(bucket, members, self._collectives)
+
+    def _activate(self) -> None:
+        """Gradients and state for every bucket that has a trainable parameter now, if it has none yet."""
+        for bucket in self._layout.buckets:
+            trainable = [index for index in bucket.parameters if self._parameters[index].requires_grad]
+            for index in trainable:
+                self._rounds.watch(index)
+            if trainable and bucket.index not in self._shards:
+                self._shards[bucket.index] = self._shard_for(bucket)
+
+    def _shard_for(self, bucket: Bucket) -> Shard:
+        begin, end = bucket.part(self._collectives.rank)
+        memory = self._memories[bucket.index]
+        own = memory.own
+        assert own is not None
+        device = torch.device("cpu") if self._offload == "cpu" else own.device
+        dtype = self._master_dtype or own.dtype
+        if dtype == own.dtype and device == own.device:
+            master = own
+        else:
+            master = torch.empty(end - begin, dtype=dtype, device=device)
+            memory.read_own(begin, master)
+        return MemoryShard(self._inner_tile(bucket, begin, end, dtype, device), master, begin, divisor=self._divisor)
+
+    def _inner_tile(self, bucket: Bucket, begin: int, end: int, dtype: torch.dtype, device: torch.device) -> InnerTile:
+        return InnerTile(
+            lambda groups: self._inner(groups, **self._options),
+            bucket.cut(begin, end),
+            self._layout.specs,
+            self._group_of,
+            begin=begin,
+            whole=self.layout_kind == "whole",
+            dtype=dtype,
+            device=device,
+        )
+
+    def _take_gradient(self, bucket: int, arrived: PendingSum) -> None:
+        self._shards[bucket].add_gradient(arrived)
+
+    def _after_collecting(self, index: int) -> None:
+        if self._units is not None:
+            self._units.after_collecting(index, self._parameters[index])
+
+    def _after_backward(self) -> None:
+        if self._units is not None:
+            self._units.after_backward()
+
+    @torch.no_grad()
+    def _take_back(self, memories: Iterable[UnitMemory]) -> None:
+        taken = {id(memory) for memory in memories}
+        for memory in memories:
+            memory.take_back()
+        for index, shard in self._shards.items():
+            if id(self._memories[index]) in taken:
+                self._refresh(index, shard)
+
+    def _norm(self, norm_type: float) -> torch.Tensor:
+        self._rounds.settle()
+        norm = GradientNorm(norm_type)
+        for shard in self._shards.values():
+            for _, values in shard.gradients(write=False):
+                norm.add(values)
+        return norm.over(self._collectives, self._parameters[0].device)
+
+    def _before_forward(self, _model: nn.Module, _arguments: Any) -> None:
+        if in_backward():
+            return
+        if self._rounds.is_running:
+            self._rounds.abandon()
+            if self._units is not None:
+                self._units.reset()
+        self._publish_if_due()
+        self._activate()
+        if self._model.training and self._rounds.syncs and self._broadcasts_buffers and torch.is_grad_enabled():
+            self._broadcast_buffers()
+
+    def _after_forward(self, _model: nn.Module, _arguments: Any, output: Any) -> None:
+        """Backward begins at the outputs: its end is known even where checkpoints run backwards of their own in it."""
+        if not torch.is_grad_enabled():
+            return
+        for found in tree_leaves(output):
+            if isinstance(found, torch.Tensor) and found.requires_grad:
+                found.register_hook(lambda _: self._rounds.begin())
+
+    @torch.no_grad()
+    def _broadcast_buffers(self) -> None:
+        for buffer in self._model.buffers():
+            self._collectives.broadcast(buffer)
+
+    def _shard_of(self, parameter: torch.Tensor) -> Shard | None:
+        return self._shards.get(self._layout.bucket_of[self._index_of[id(parameter)]])
+
+    def _publish_if_due(self) -> None:
+        if self._must_publish:
+            self._must_publish = False
+            for gathering in [memory.start_publish() for memory in self._memories]:
+                gathering.wait()
+
+    def _refresh(self, index: int, shard: Shard) -> None:
+        for tile in shard.tiles(step=False):
+            self._memories[index].read_own(tile.begin, tile.master)
+
+    def _follow_outside_writes(self) -> None:
+        if self._versions != [version_of(parameter) for parameter in self._parameters]:
+            self.refresh_master()
+
+    def _note_versions(self) -> None:
+        self._versions = [version_of(parameter) for parameter in self._parameters]
+
+    def _warn_of_nothing(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn("step() without a gradient on any rank changes nothing", stacklevel=4)
+
+    def _index_named(self, name: str) -> int:
+        for index, spec in enumerate(self._layout.specs):
+            if spec.name == name:
+                return index
+        raise ConfigurationError(f"this optimizer has no parameter {name!r}")
+
+
+def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    if value not in allowed:
+        raise ConfigurationError(f"{what}={value!r} is not one of {', '.join(map(repr, allowed))}")
+    return value

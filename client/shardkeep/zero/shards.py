@@ -1,0 +1,137 @@
+"""What one rank owns of a bucket: gradient, master and the optimizer's state; in memory, or on disk by tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from shardkeep.zero.collectives import PendingSum
+from shardkeep.zero.inner import InnerTile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """Elements `begin` to `end` of a bucket, all in memory while it is handed out; what is written there is kept.
+
+    `inner`'s leaves are views of `master` and `gradient`. `gradient` is fp32; `master` has the shard's dtype.
+    """
+
+    begin: int
+    end: int
+    master: torch.Tensor
+    gradient: torch.Tensor
+    inner: InnerTile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatePart:
+    """Elements `start` to `stop` of one parameter's state tensors, in memory or mapped from disk.
+
+    `tensors` have as many elements, or with a whole layout any shape; `values` is everything else, counters too.
+    """
+
+    start: int
+    stop: int
+    master: torch.Tensor
+    tensors: dict[str, torch.Tensor]
+    values: dict[str, Any]
+
+
+class Shard(Protocol):
+    """One rank's part of one trainable bucket. Tiles are handed out one at a time, in order."""
+
+    def add_gradient(self, arrived: PendingSum) -> None:
+        """Adds the sum that arrived, divided; the first since `drop_gradient` is taken as it is."""
+        ...
+
+    def drop_gradient(self) -> None:
+        """Forgets the gradient."""
+        ...
+
+    def gradients(self, *, write: bool) -> Iterator[tuple[int, torch.Tensor]]:
+        """The gradient in pieces, each with the element of the bucket where it starts; none if none arrived.
+
+        `write`: what is changed in a piece is kept.
+        """
+        ...
+
+    def tiles(self, *, step: bool) -> Iterator[Tile]:
+        """Each tile; `step`: with its gradient and state, to be stepped. Else its master alone is to be read or
+        written.
+        """
+        ...
+
+    def state_parts(self, parameter: int) -> Sequence[StatePart]:
+        """The state of a parameter, as live or mapped memory: what is written there is kept. In order of elements."""
+        ...
+
+    def set_state(self, parameter: int, parts: Sequence[StatePart] | None, groups: Sequence[dict[str, Any]]) -> None:
+        """Takes state for a parameter, divided as `state_parts` divides it; None: it was never stepped."""
+        ...
+
+
+class MemoryShard:
+    """A shard whose master and state lie in the memory of one device; one tile."""
+
+    def __init__(self, inner: InnerTile, master: torch.Tensor, begin: int, *, divisor: int) -> None:
+        """`master`: the elements of the bucket from `begin` on; it may be the parameters' own memory. Sums that arrive
+        are divided by `divisor`.
+        """
+        self._divisor = divisor
+        self._inner = inner
+        self._master = master
+        self._begin = begin
+        self._gradient: torch.Tensor | None = None
+        self._has_gradient = False
+
+    def add_gradient(self, arrived: PendingSum) -> None:
+        """Adds what arrived."""
+        if self._gradient is None:
+            self._gradient = torch.empty(self._master.numel(), dtype=torch.float32, device=self._master.device)
+        if not self._has_gradient:
+            arrived.sum_into(self._gradient, self._divisor)
+        else:
+            mean = torch.empty_like(self._gradient)
+            arrived.sum_into(mean, self._divisor)
+            self._gradient += mean
+        self._has_gradient = True
+
+    def drop_gradient(self) -> None:
+        """Forgets the gradient."""
+        self._has_gradient = False
+        self._gradient = None
+
+    def gradients(self, *, write: bool) -> Iterator[tuple[int, torch.Tensor]]:
+        """The whole of it."""
+        del write  # it is the memory itself
+        if self._has_gradient and self._gradient is not None:
+            yield self._begin, self._gradient
+
+    def tiles(self, *, step: bool) -> Iterator[Tile]:
+        """The one tile."""
+        if step and not self._has_gradient:
+            return
+        gradient = self._gradient if step and self._gradient is not None else self._master.new_empty(0)
+        self._inner.point(self._master, gradient if step else None)
+        yield Tile(self._begin, self._begin + self._master.numel(), self._master, gradient, self._inner)
+
+    def state_parts(self, parameter: int) -> Sequence[StatePart]:
+        """The one slice this rank has, if any."""
+        self._inner.point(self._master, None)
+        found = [one for one in self._inner.slices if one.parameter == parameter]
+        state = self._inner.state.get(parameter, {})
+        tensors = {key: value for key, value in state.items() if isinstance(value, torch.Tensor) and value.ndim}
+        values = {key: value for key, value in state.items() if key not in tensors}
+        return [
+            StatePart(one.start, one.stop, self._inner.leaves[parameter].detach().view(-1), tensors, values)
+            for one in found
+        ]
+
+    def set_state(self, parameter: int, parts: Sequence[StatePart] | None, groups: Sequence[dict[str, Any]]) -> None:
+        """Replaces the state; the master is written in place by whoever has its part."""
+        if parameter in self._inner.leaves:
+            state = {**parts[0].tensors, **parts[0].values} if parts else None
+            self._inner.set_state(parameter, state, groups)
