@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -163,6 +164,13 @@ def test_the_admin_token_files_are_private(shared_service: ServiceProcess) -> No
     assert (shared_service.home / "services").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.fixture(scope="module")
+def untouched_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service that does nothing by itself: nothing was ever written to it."""
+    with ServiceProcess(tmp_path_factory.mktemp("untouched") / "service") as service:
+        yield service
+
+
 @pytest.mark.parametrize(
     "evil",
     [
@@ -171,9 +179,9 @@ def test_the_admin_token_files_are_private(shared_service: ServiceProcess) -> No
         "a%0d%0aset-cookie:x",
     ],
 )  # fmt: skip
-def test_E186_path_tricks_are_4xx_and_touch_nothing(shared_service: ServiceProcess, evil: str) -> None:
+def test_E186_path_tricks_are_4xx_and_touch_nothing(untouched_service: ServiceProcess, evil: str) -> None:
     before = sorted(
-        path for path in shared_service.data_dir.rglob("*") if path.is_file() and "readiness" not in path.parts
+        path for path in untouched_service.data_dir.rglob("*") if path.is_file() and "readiness" not in path.parts
     )
     for method in METHODS:
         for path in (
@@ -182,11 +190,11 @@ def test_E186_path_tricks_are_4xx_and_touch_nothing(shared_service: ServiceProce
             f"/v1/checkpoints/{new_id('ckp')}/chunks/{evil}", f"/v1/checkpoints/{new_id('ckp')}/manifests/{evil}",
             f"/v1/checkpoints/{new_id('ckp')}/tensors?prefix={evil}", f"/v1/attempts/{evil}/resume",
         ):  # fmt: skip
-            answer = exchange(shared_service, method, path, body=b"" if method in ("PUT", "POST") else None)
+            answer = exchange(untouched_service, method, path, body=b"" if method in ("PUT", "POST") else None)
             assert 400 <= answer.status < 500, (method, path, answer)
             assert answer.problem()["code"], (method, path)
     after = sorted(
-        path for path in shared_service.data_dir.rglob("*") if path.is_file() and "readiness" not in path.parts
+        path for path in untouched_service.data_dir.rglob("*") if path.is_file() and "readiness" not in path.parts
     )
     assert after == before
 

@@ -82,6 +82,11 @@ def test_counts_take_the_same_number_of_queries_for_one_project_and_for_many(loc
 
 
 def _queries(local: LocalService) -> int:
+    """How many queries a list takes; what runs in the background may add to some of the tries."""
+    return min(_queries_once(local) for _ in range(3))
+
+
+def _queries_once(local: LocalService) -> int:
     count = 0
 
     def counted(_connection: object, _cursor: object, statement: str, *_: object) -> None:

@@ -97,9 +97,11 @@ def test_two_workers_share_the_tasks_and_take_over_from_one_that_ends(shifted: S
     def task(name: str) -> PeriodicTask:
         def run(turn: Turn) -> None:
             assert running.acquire(blocking=False), "two at once"
-            ran.append(name)
-            turn.check()
-            running.release()
+            try:
+                ran.append(name)
+                turn.check()  # raises in the worker that ends
+            finally:
+                running.release()
 
         return PeriodicTask("task", 0.01, run)
 
