@@ -378,7 +378,7 @@ class ShardedOptimizer(Optimizer):
             memory.take_back()
         for index, shard in self._shards.items():
             if id(self._memories[index]) in taken:
-                self._refresh(index, shard)
+                self._refresh_written(index, shard)
 
     def _norm(self, norm_type: float) -> torch.Tensor:
         self._rounds.settle()
@@ -426,9 +426,23 @@ class ShardedOptimizer(Optimizer):
         for tile in shard.tiles(step=False):
             self._memories[index].read_own(tile.begin, tile.master)
 
+    def _refresh_written(self, index: int, shard: Shard) -> None:
+        """What was not written keeps all digits of its master: there the parameter is what the master rounds to."""
+        dtype = self._parameters[self._layout.buckets[index].parameters[0]].dtype
+        for tile in shard.tiles(step=False):
+            if tile.master.dtype == dtype:
+                self._memories[index].read_own(tile.begin, tile.master)
+                continue
+            now = torch.empty_like(tile.master, dtype=dtype)
+            self._memories[index].read_own(tile.begin, now)
+            is_same = tile.master.to(dtype) == now
+            tile.master.copy_(torch.where(is_same, tile.master, now.to(tile.master.dtype)))
+
     def _follow_outside_writes(self) -> None:
         if self._versions != [version_of(parameter) for parameter in self._parameters]:
-            self.refresh_master()
+            for index, shard in self._shards.items():
+                self._refresh_written(index, shard)
+            self._note_versions()
 
     def _note_versions(self) -> None:
         self._versions = [version_of(parameter) for parameter in self._parameters]
