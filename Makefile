@@ -66,6 +66,7 @@ bench: setup
 	$(BIN)/python -m bench.metadata
 	$(BIN)/python -m bench.throughput
 	$(BIN)/python -m bench.service
+	$(BIN)/python -m bench.zero
 
 clean:
 	rm -rf $(VENV) $(S3_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

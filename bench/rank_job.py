@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,23 +41,31 @@ def run_ranks(
         "--bytes", str(total_bytes), "--repetitions", str(repetitions), "--service-pid", str(service.pid),
         "--codec", codec, *(("--profile", profile) if profile else ()),
     ]  # fmt: skip
-    environment = {
+    environment = {"SHARDKEEP_URL": service.url, "SHARDKEEP_TOKEN": service.token}
+    run_rank_processes(command, stem, ranks=ranks, environment=environment)
+    return _merged([json.loads(Path(f"{stem}.{rank}.json").read_text()) for rank in range(ranks)])
+
+
+def run_rank_processes(command: Sequence[str], stem: Path, *, ranks: int, environment: Mapping[str, str]) -> None:
+    """Runs a command once for each rank, with what torchrun would put into its environment and one thread, to the end.
+
+    Each writes to `stem` + `.<rank>.log`; SystemExit with the log of one that fails.
+    """
+    shared = {
         **os.environ,
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "OMP_NUM_THREADS": "1",
-        "SHARDKEEP_URL": service.url,
-        "SHARDKEEP_TOKEN": service.token,
+        **environment,
     }
     running = []
     for rank in range(ranks):
         with Path(f"{stem}.{rank}.log").open("wb") as log:
             running.append(
-                subprocess.Popen(command, env={**environment, "RANK": str(rank)}, stdout=log, stderr=subprocess.STDOUT)
+                subprocess.Popen(command, env={**shared, "RANK": str(rank)}, stdout=log, stderr=subprocess.STDOUT)
             )
     _wait(running, stem)
-    return _merged([json.loads(Path(f"{stem}.{rank}.json").read_text()) for rank in range(ranks)])
 
 
 def _wait(running: Sequence[subprocess.Popen[bytes]], stem: Path) -> None:
