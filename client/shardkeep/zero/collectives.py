@@ -38,10 +38,10 @@ class PendingSum:
             self.work.wait()
             self.work = None
 
-    def sum_into(self, out: torch.Tensor, divisor: int) -> None:
-        """The sum of all ranks in their order, over `divisor`, into fp32 `out` of this rank's part's size."""
+    def sum_into(self, out: torch.Tensor, divisor: int, *, start: int = 0) -> None:
+        """The sum of all ranks in their order, over `divisor`, into fp32 `out`: of this rank's part from `start` on."""
         self.wait()
-        parts = self.received.view(self.world_size, -1)
+        parts = self.received.view(self.world_size, -1)[:, start : start + out.numel()]
         total = out if out.device == parts.device else torch.empty_like(out, device=parts.device)
         total.copy_(parts[0])
         for part in parts[1:]:

@@ -21,7 +21,7 @@ from shardkeep.zero.autograd_internals import at_end_of_backward, version_of
 from shardkeep.zero.collectives import Collectives, PendingSum
 from shardkeep.zero.layout import Bucket, Layout
 
-_IN_FLIGHT: Final = 2
+IN_FLIGHT: Final = 2
 """Reductions under way at once: more would hold more memory and gain nothing."""
 
 Sink = Callable[[int, PendingSum], None]
@@ -48,6 +48,7 @@ class GradientRounds:
         keep_local: bool,
         wire_dtype: torch.dtype | None,
         sink: Sink,
+        in_flight: int = IN_FLIGHT,
     ) -> None:
         """`keep_local`: `p.grad` stays this rank's own gradient (stage 1). `sink` takes each bucket's sum."""
         self.syncs = True
@@ -62,6 +63,7 @@ class GradientRounds:
         self._keep_local = keep_local
         self._wire_dtype = wire_dtype
         self._sink = sink
+        self._in_flight = in_flight
         self._fillings: dict[int, _Filling] = {}
         self._next = 0
         self._flying: deque[tuple[int, PendingSum]] = deque()
@@ -253,7 +255,7 @@ class GradientRounds:
                 memory[offset:end].copy_(waiting.reshape(-1))
         memory[end:].zero_()
         filling.has_left, filling.memory = True, None
-        self._land(_IN_FLIGHT - 1)
+        self._land(self._in_flight - 1)
         self._flying.append((bucket.index, self._collectives.start_sum(memory, bucket.bounds)))
 
     def _land(self, left: int) -> None:
@@ -261,7 +263,7 @@ class GradientRounds:
         while len(self._flying) > left:
             index, pending = self._flying.popleft()
             self._sink(index, pending)
-            self._spare[pending.sent.numel() * pending.sent.itemsize] = pending.sent
+            self._spare = {pending.sent.numel() * pending.sent.itemsize: pending.sent}  # one, whatever sizes there are
 
     def _memory(self, bucket: Bucket) -> torch.Tensor:
         first = self._parameters[bucket.parameters[0]]
