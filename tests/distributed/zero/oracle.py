@@ -26,13 +26,15 @@ States = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How training goes. `defers`: all micro-batches of a step but the last are under no_sync."""
+    """How training goes. `defers`: all micro-batches of a step but the last are under no_sync.
 
-    steps: int = 2
+    `max_norms`: of each step; None: it does not clip.
+    """
+
+    max_norms: tuple[float | None, ...] = (None, 0.3)
     micro_batches: int = 1
     defers: bool = False
     backwards: int = 1
-    max_norm: float | None = None
 
     @property
     def rounds(self) -> list[list[tuple[int, int]]]:
@@ -46,12 +48,17 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What training came to: by name, whole. `norms`: of the gradients, as clipping said."""
+    """What training came to, by name. `norms`: of the gradients, as clipping said.
+
+    Parameters are whole. Gradients and state are too for the oracle; of a sharded optimizer they are what this rank
+    owns, flat, from the elements `starts` on.
+    """
 
     parameters: Tensors = field(default_factory=dict)
     state: States = field(default_factory=dict)
     gradients: list[Tensors] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
+    starts: dict[str, int] = field(default_factory=dict)
 
 
 Losses = Callable[[nn.Module, int, int, int, int], list[torch.Tensor]]
@@ -59,21 +66,18 @@ Losses = Callable[[nn.Module, int, int, int, int], list[torch.Tensor]]
 
 
 class Tiny(nn.Module):
-    """Sizes that no number of ranks divides, a norm, a 0-d scale; 7 -> 3."""
+    """7 -> 3, of sizes that no number of ranks divides, and with a 0-d scale."""
 
     def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         torch.manual_seed(3)
         self.first = nn.Linear(7, 13)
-        self.second = nn.Linear(13, 5)
-        self.norm = nn.LayerNorm(5)
         self.scale = nn.Parameter(torch.tensor(0.7))
-        self.last = nn.Linear(5, 3)
+        self.last = nn.Linear(13, 3)
         self.to(dtype)
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        hidden = self.norm(self.second(torch.tanh(self.first(batch))))
-        output: torch.Tensor = self.last(hidden * self.scale)
+        output: torch.Tensor = self.last(torch.tanh(self.first(batch)) * self.scale)
         return output
 
 
@@ -105,10 +109,10 @@ def unsharded(
     masters = {name: one.detach().float().clone().requires_grad_() for name, one in named.items()}
     optimizer = inner(list(masters.values()), **options)
     outcome = Outcome()
-    for step in range(plan.steps):
+    for step, max_norm in enumerate(plan.max_norms):
         total = _reduced(model, named, plan, world_size, step, losses)
-        if plan.max_norm is not None:
-            outcome.norms.append(clip(total.values(), plan.max_norm))
+        if max_norm is not None:
+            outcome.norms.append(clip(total.values(), max_norm))
         for name, master in masters.items():
             master.grad = total.get(name)
         outcome.gradients.append({name: gradient.clone() for name, gradient in total.items()})
@@ -128,9 +132,9 @@ def unsharded(
 def sharded(
     model: nn.Module, optimizer: ShardedOptimizer, plan: Plan, rank: int, *, losses: Losses = tiny_losses
 ) -> Outcome:
-    """Trains this rank's part; what all ranks came to together."""
+    """Trains this rank's part."""
     outcome = Outcome()
-    for step in range(plan.steps):
+    for step, max_norm in enumerate(plan.max_norms):
         optimizer.zero_grad()
         for micro_batch in range(plan.micro_batches):
             is_deferred = plan.defers and micro_batch < plan.micro_batches - 1
@@ -138,12 +142,12 @@ def sharded(
                 found = losses(model, step, micro_batch, rank, plan.backwards)
                 for loss in found:
                     loss.backward(retain_graph=loss is not found[-1])
-        if plan.max_norm is not None:
-            outcome.norms.append(float(optimizer.clip_grad_norm_(plan.max_norm)))
-        outcome.gradients.append(whole_gradients(optimizer))
+        if max_norm is not None:
+            outcome.norms.append(float(optimizer.clip_grad_norm_(max_norm)))
+        outcome.gradients.append(own_gradients(optimizer, outcome.starts))
         optimizer.step()
     outcome.parameters = whole_parameters(model, optimizer)
-    outcome.state = whole_state(optimizer)
+    outcome.state = own_state(optimizer, outcome.starts)
     return outcome
 
 
@@ -162,6 +166,29 @@ def whole_parameters(model: nn.Module, optimizer: ShardedOptimizer) -> Tensors:
     """Copies of all parameters, whatever the stage. Collective."""
     with optimizer.gathered(model):
         return {name: one.detach().clone() for name, one in model.named_parameters()}
+
+
+def own_gradients(optimizer: ShardedOptimizer, starts: dict[str, int]) -> Tensors:
+    """What this rank owns of the reduced gradients; where it begins is put into `starts`."""
+    found = {}
+    for name, _ in named_parameters_of(optimizer):
+        part = optimizer.grad_slice(name)
+        if part is not None:
+            starts[name], found[name] = part
+    return found
+
+
+def own_state(optimizer: ShardedOptimizer, starts: dict[str, int]) -> States:
+    """What this rank owns of the state and masters of parameters that were stepped."""
+    found: States = {}
+    for name, parameter in named_parameters_of(optimizer):
+        parts = optimizer.state_parts(parameter)
+        if not parts or not (parts[0].tensors or parts[0].values):
+            continue
+        starts[name] = parts[0].start
+        found[name] = {key: torch.cat([part.tensors[key].view(-1) for part in parts]) for key in parts[0].tensors}
+        found[name] |= {**parts[0].values, "master": torch.cat([part.master.view(-1) for part in parts])}
+    return found
 
 
 def whole_gradients(optimizer: ShardedOptimizer) -> Tensors:
@@ -201,23 +228,36 @@ def named_parameters_of(optimizer: ShardedOptimizer) -> Iterator[tuple[str, nn.P
         yield from zip(group["param_names"], group["params"], strict=True)
 
 
-def differences(found: Outcome, wanted: Outcome, *, gradients: bool = True) -> list[str]:
-    """What is not equal bit for bit, in words; empty when all is."""
+def differences(found: Outcome, wanted: Outcome) -> list[str]:
+    """What a rank has that is not the oracle's bit for bit, in words; empty when all is."""
     told = _compare("parameter", found.parameters, wanted.parameters)
-    told += [f"state of {name}" for name in wanted.state.keys() ^ found.state.keys()]
-    for name in wanted.state.keys() & found.state.keys():
-        told += _compare(f"state of {name}:", found.state[name], wanted.state[name])
-    if gradients:
-        for step, (here, there) in enumerate(zip(found.gradients, wanted.gradients, strict=True)):
-            told += _compare(f"step {step}: gradient", here, there)
+    for name, state in found.state.items():
+        told += _compare(f"state of {name}:", state, _cut(wanted.state.get(name, {}), state, found.starts[name]))
+    for step, gradients in enumerate(found.gradients):
+        for name, gradient in gradients.items():
+            own, whole = {name: gradient}, {name: wanted.gradients[step].get(name)}
+            told += _compare(f"step {step}: gradient", own, _cut(whole, own, found.starts[name]))
     if found.norms != wanted.norms:
         told.append(f"norms {found.norms} for {wanted.norms}")
     return told
 
 
+def _cut(whole: Mapping[str, Any], own: Mapping[str, Any], start: int) -> dict[str, Any]:
+    """Of whole tensors what a rank should have of them; counters are the same on all."""
+    return {key: _part(value, own.get(key), start) for key, value in whole.items()}
+
+
+def _part(whole: Any, own: Any, start: int) -> Any:
+    is_divided = isinstance(whole, torch.Tensor) and isinstance(own, torch.Tensor) and own.ndim
+    return whole.reshape(-1)[start : start + own.numel()] if is_divided else whole
+
+
 def _compare(what: str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     told = [f"{what} {name} is on one side alone" for name in found.keys() ^ wanted.keys()]
     for name in found.keys() & wanted.keys():
+        if wanted[name] is None:
+            told.append(f"{what} {name} should not be")
+            continue
         here, there = torch.as_tensor(found[name]), torch.as_tensor(wanted[name])
         if here.shape != there.shape or here.dtype != there.dtype:
             told.append(f"{what} {name}: {here.dtype} {tuple(here.shape)} for {there.dtype} {tuple(there.shape)}")
