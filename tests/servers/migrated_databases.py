@@ -1,10 +1,15 @@
-"""Databases on the test PostgreSQL that have the present schema: copies of one that was migrated once."""
+"""Databases that have the present schema, on the test PostgreSQL or as SQLite files: copies of one migrated once."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import shutil
+import tempfile
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 
 from shardkeep_service.database.database import Database
 from shardkeep_service.database.migrate import upgrade
@@ -33,3 +38,19 @@ class MigratedDatabases:
         upgrade(database)
         database.close()
         return url
+
+
+def put_migrated_sqlite(path: Path) -> None:
+    """A SQLite database with the present schema where there is none yet."""
+    if not path.exists():
+        shutil.copyfile(_sqlite_template(), path)
+
+
+@functools.cache
+def _sqlite_template() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="shardkeep-schema-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    database = Database(f"sqlite:///{directory / 'template.db'}")
+    upgrade(database)
+    database.close()
+    return directory / "template.db"

@@ -6,6 +6,7 @@ under one lock: however many processes try, one migrates and the others find it 
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import Final
@@ -168,7 +169,13 @@ def _revision_of(connection: Connection) -> str | None:
 
 
 def _history() -> ScriptDirectory:
-    return ScriptDirectory(str(migrations_dir()))
+    return _loaded(str(migrations_dir()))
+
+
+@functools.cache
+def _loaded(directory: str) -> ScriptDirectory:
+    """Loading the scripts takes longer than any question about them."""
+    return ScriptDirectory(directory)
 
 
 def _known() -> set[str]:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardkeep_service.database.database import Database
-from shardkeep_service.database.migrate import upgrade
-from tests.servers.migrated_databases import MigratedDatabases
+from tests.servers.migrated_databases import MigratedDatabases, put_migrated_sqlite
 from tests.unit.service.databases import SQLITE
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training
@@ -40,8 +39,9 @@ def local(tmp_path: Path, database_url: str | None) -> Iterator[LocalService]:
 @pytest.fixture
 def database(tmp_path: Path, database_url: str | None) -> Iterator[Database]:
     """A database with the present schema, without a service."""
+    if database_url is None:
+        put_migrated_sqlite(tmp_path / "x.db")
     database = Database(database_url or f"sqlite:///{tmp_path / 'x.db'}")
-    upgrade(database)
     yield database
     database.close()
 

@@ -28,6 +28,7 @@ from shardkeep_service.main import create_app
 from shardkeep_service.projects.repository import project_named
 from shardkeep_service.service_context import ServiceContext
 from shardkeep_service.settings import Settings
+from tests.servers.migrated_databases import put_migrated_sqlite
 
 NEVER_SECONDS = 1e6
 
@@ -70,6 +71,8 @@ class LocalService:
     def __init__(self, data_dir: Path, *, blob_store: BlobStore | None = None, **settings: Any) -> None:
         data_dir.mkdir(parents=True, exist_ok=True)
         self.settings = Settings(data_dir=data_dir, **{"housekeeping_seconds": NEVER_SECONDS, **settings})
+        if self.settings.is_embedded:
+            put_migrated_sqlite(data_dir / "shardkeep.db")
         self.database = ShiftedDatabase(self.settings.resolved_database_url)
         self.blob_store = blob_store or FileSystemBlobStore(data_dir / "blobs")
         self.context = ServiceContext(self.database, self.blob_store, self.settings)
