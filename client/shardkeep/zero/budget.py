@@ -17,7 +17,8 @@ IN_FLIGHT: Final = 1
 """Reductions under way at once, under a budget."""
 
 _UNITS: Final = 2
-_LEAST_TILE_ELEMENTS: Final = 64
+_LEAST_TILE_ELEMENTS: Final = 256
+"""With `_TILE_ITEM_BYTES`, a page."""
 _MOST_TILE_ELEMENTS: Final = 4 << 20
 _TILE_ITEM_BYTES: Final = 16
 """Master, gradient and two tensors of state. An optimizer with more has fewer sets of buffers."""

@@ -39,7 +39,10 @@ class PendingSum:
             self.work = None
 
     def sum_into(self, out: torch.Tensor, divisor: int, *, start: int = 0) -> None:
-        """The sum of all ranks in their order, over `divisor`, into fp32 `out`: of this rank's part from `start` on."""
+        """The sum of all ranks in their order, over `divisor`, into fp32 `out`: of this rank's part from `start` on.
+
+        Into pinned memory it is copied on the current stream of the device it comes from, and there later than now.
+        """
         self.wait()
         parts = self.received.view(self.world_size, -1)[:, start : start + out.numel()]
         total = out if out.device == parts.device else torch.empty_like(out, device=parts.device)
@@ -49,7 +52,7 @@ class PendingSum:
         if divisor != 1:
             total /= divisor
         if total is not out:
-            out.copy_(total)
+            out.copy_(total, non_blocking=out.is_pinned())
 
 
 @dataclass(slots=True)

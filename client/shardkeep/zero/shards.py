@@ -76,10 +76,14 @@ class Shard(Protocol):
 class MemoryShard:
     """A shard whose master and state lie in the memory of one device; one tile."""
 
-    def __init__(self, inner: InnerTile, master: torch.Tensor, begin: int, *, divisor: int) -> None:
+    def __init__(
+        self, inner: InnerTile, master: torch.Tensor, begin: int, *, divisor: int, is_pinned: bool = False
+    ) -> None:
         """`master`: the elements of the bucket from `begin` on; it may be the parameters' own memory. Sums that arrive
-        are divided by `divisor`.
+        are divided by `divisor`. `is_pinned`: they come from an accelerator, to pinned memory, while backward goes on.
         """
+        self._is_pinned = is_pinned
+        self._copied: torch.Event | None = None
         self._divisor = divisor
         self._inner = inner
         self._master = master
@@ -89,29 +93,34 @@ class MemoryShard:
 
     def add_gradient(self, arrived: PendingSum) -> None:
         """Adds what arrived."""
+        self._wait_for_copy()
         if self._gradient is None:
-            self._gradient = torch.empty(self._master.numel(), dtype=torch.float32, device=self._master.device)
+            self._gradient = self._empty()
         if not self._has_gradient:
-            arrived.sum_into(self._gradient, self._divisor)
+            self._copy(arrived, self._gradient)
         else:
-            mean = torch.empty_like(self._gradient)
-            arrived.sum_into(mean, self._divisor)
+            mean = self._empty()
+            self._copy(arrived, mean)
+            self._wait_for_copy()
             self._gradient += mean
         self._has_gradient = True
 
     def drop_gradient(self) -> None:
         """Forgets the gradient."""
+        self._wait_for_copy()
         self._has_gradient = False
         self._gradient = None
 
     def gradients(self, *, write: bool) -> Iterator[tuple[int, torch.Tensor]]:
         """The whole of it."""
         del write  # it is the memory itself
+        self._wait_for_copy()
         if self._has_gradient and self._gradient is not None:
             yield self._begin, self._gradient
 
     def tiles(self, *, step: bool) -> Iterator[Tile]:
         """The one tile."""
+        self._wait_for_copy()
         if step and not self._has_gradient:
             return
         gradient = self._gradient if step and self._gradient is not None else self._master.new_empty(0)
@@ -135,3 +144,18 @@ class MemoryShard:
         if parameter in self._inner.leaves:
             state = {**parts[0].tensors, **parts[0].values} if parts else None
             self._inner.set_state(parameter, state, groups)
+
+    def _empty(self) -> torch.Tensor:
+        count, device = self._master.numel(), self._master.device
+        return torch.empty(count, dtype=torch.float32, device=device, pin_memory=self._is_pinned)
+
+    def _copy(self, arrived: PendingSum, into: torch.Tensor) -> None:
+        arrived.sum_into(into, self._divisor)
+        if self._is_pinned:
+            self._copied = torch.Event(arrived.received.device)
+            self._copied.record(torch.accelerator.current_stream(arrived.received.device))
+
+    def _wait_for_copy(self) -> None:
+        if self._copied is not None:
+            self._copied.synchronize()
+            self._copied = None

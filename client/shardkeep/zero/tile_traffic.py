@@ -38,7 +38,7 @@ class BufferSet:
     """Page-aligned memory for one tile."""
 
     def __init__(self, size_bytes: int) -> None:
-        self._memory = mmap.mmap(-1, max(size_bytes, mmap.PAGESIZE))
+        self._memory = mmap.mmap(-1, size_bytes)
         self.bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
         self.view = memoryview(self._memory)
         self.fetch: Fetch | None = None
@@ -64,7 +64,7 @@ class TileTraffic:
 
     @property
     def set_bytes(self) -> int:
-        """The size of one set, for the largest tile."""
+        """The size of one set, for the largest tile, in whole pages."""
         return self._set_bytes
 
     @property
@@ -74,7 +74,7 @@ class TileTraffic:
 
     def reserve(self, size_bytes: int) -> None:
         """From the next tile on, sets have at least this size."""
-        self._set_bytes = max(self._set_bytes, size_bytes)
+        self._set_bytes = max(self._set_bytes, mmap.PAGESIZE, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
 
     def take(self, fetch: Fetch) -> BufferSet:
         """A set that holds it; `put_back` must follow."""
