@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.autograd import Variable
@@ -18,6 +19,39 @@ def at_end_of_backward(call: Callable[[], None]) -> None:
     Variable._execution_engine.queue_callback(call)  # noqa: SLF001
 
 
+def is_accumulating(parameter: torch.Tensor) -> bool:
+    """Whether the graph that runs now adds to the gradient of a leaf: torch.autograd.grad() does not."""
+    return _executes(torch.autograd.graph.get_gradient_edge(parameter).node)
+
+
+def accumulates() -> bool:
+    """Inside a tensor's hook: whether the graph that runs adds to the gradients of the leaves below."""
+    node: Any = torch._C._current_autograd_node()  # type: ignore[attr-defined]  # noqa: SLF001
+    while (below := next((one for one, _ in node.next_functions if one is not None), None)) is not None:
+        node = below
+    return _executes(node)
+
+
+def _executes(leaf: Any) -> bool:
+    try:
+        return bool(torch._C._will_engine_execute_node(leaf))  # type: ignore[attr-defined]  # noqa: SLF001
+    except RuntimeError:  # what it says of leaves whose gradients torch.autograd.grad() was asked for
+        return False
+
+
 def version_of(tensor: torch.Tensor) -> int:
     """How often it was written in place."""
     return tensor._version  # noqa: SLF001
+
+
+def active_saving_hooks() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """The (pack, unpack) hooks for tensors that autograd saves now."""
+    found: tuple[Callable[..., Any], Callable[..., Any]] | None = torch._C._autograd._top_saved_tensors_default_hooks(  # noqa: SLF001
+        True
+    )
+    return found
+
+
+def can_hook_saving() -> bool:
+    """Whether such hooks may be set here: under torch.func they may not."""
+    return bool(torch._C._autograd._saved_tensors_hooks_is_enabled())  # type: ignore[attr-defined]  # noqa: SLF001

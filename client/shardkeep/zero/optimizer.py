@@ -17,19 +17,21 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
-from shardkeep.errors import ConfigurationError
+from shardkeep.errors import ConfigurationError, StateError
 from shardkeep.zero.autograd_internals import in_backward, version_of
 from shardkeep.zero.collectives import Collectives, PendingSum
 from shardkeep.zero.gradients import GradientRounds
 from shardkeep.zero.inner import InnerTile
 from shardkeep.zero.item import ShardedItem
 from shardkeep.zero.layout import Bucket, Layout, LayoutKind, ParameterSpec
+from shardkeep.zero.model_hooks import watch_forward, watch_loads
 from shardkeep.zero.named_parameters import check_inner, check_model, groups_of, named, names_of
 from shardkeep.zero.norms import GradientNorm
 from shardkeep.zero.offload import NvmeOffload
 from shardkeep.zero.parameter_memory import ParameterMemory, WholeMemory
 from shardkeep.zero.shards import MemoryShard, Shard, StatePart
-from shardkeep.zero.units import UnitMemory, Units
+from shardkeep.zero.unit_memory import UnitMemory
+from shardkeep.zero.units import Units
 
 Stage = Literal[1, 2, 3]
 _MEBIBYTE = 1 << 20
@@ -113,9 +115,8 @@ class ShardedOptimizer(Optimizer):
         self._append(self.param_groups)
         self._broadcast_buffers()
         self._hooks = [
-            model.register_forward_pre_hook(self._before_forward),
-            model.register_forward_hook(self._after_forward),
-            model.register_load_state_dict_post_hook(lambda *_: self.refresh_master()),
+            *watch_forward(model, self._before_forward, self._after_forward),
+            *watch_loads(model, self._after_load),
         ]
 
     # --- what torch.optim has ----------------------------------------------------------------------------------------
@@ -128,6 +129,8 @@ class ShardedOptimizer(Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets all gradients, reduced or not; also those of a backward that raised."""
+        if self._rounds.is_running and self._units is not None:
+            self._units.reset()
         self._rounds.clear()
         for shard in self._shards.values():
             shard.drop_gradient()
@@ -145,6 +148,8 @@ class ShardedOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._publish_if_due()
+        self._check_in_place()
+        self._check_in_model()
         touched = self._rounds.settle()
         self._follow_outside_writes()
         if not bool(touched.any()):
@@ -388,25 +393,57 @@ class ShardedOptimizer(Optimizer):
                 norm.add(values)
         return norm.over(self._collectives, self._parameters[0].device)
 
-    def _before_forward(self, _model: nn.Module, _arguments: Any) -> None:
+    def _before_forward(self) -> None:
         if in_backward():
             return
+        self._check_in_place()
         if self._rounds.is_running:
             self._rounds.abandon()
             if self._units is not None:
                 self._units.reset()
+        if self._units is not None:
+            self._units.begin_forward()
         self._publish_if_due()
         self._activate()
         if self._model.training and self._rounds.syncs and self._broadcasts_buffers and torch.is_grad_enabled():
             self._broadcast_buffers()
 
-    def _after_forward(self, _model: nn.Module, _arguments: Any, output: Any) -> None:
+    def _after_forward(self, output: Any) -> None:
         """Backward begins at the outputs: its end is known even where checkpoints run backwards of their own in it."""
+        if self._units is not None and not in_backward():
+            self._units.after_forward()
         if not torch.is_grad_enabled():
             return
         for found in tree_leaves(output):
             if isinstance(found, torch.Tensor) and found.requires_grad:
                 found.register_hook(lambda _: self._rounds.begin())
+
+    def _after_load(self, parameters: list[nn.Parameter]) -> None:
+        for parameter in parameters:
+            index = self._index_of.get(id(parameter))
+            if index is not None:
+                self.refresh_master_of(parameter)
+                self._versions[index] = version_of(parameter)
+
+    def _check_in_place(self) -> None:
+        """Parameters that were moved or cast would be trained on while what is stepped is something else."""
+        for bucket, memory in zip(self._layout.buckets, self._memories, strict=True):
+            place = memory.replaced()
+            if place is not None:
+                name = self._layout.specs[bucket.parameters[place]].name
+                raise StateError(
+                    f"{name} has other memory than ShardedOptimizer gave it: move and cast the model (to(), half(), "
+                    "assigning .data) before the optimizer is built"
+                )
+
+    def _check_in_model(self) -> None:
+        there = {id(parameter) for parameter in self._model.parameters()}
+        for spec, parameter in zip(self._layout.specs, self._parameters, strict=True):
+            if id(parameter) not in there:
+                raise StateError(
+                    f"{spec.name} is not a parameter of the model any more: replace parameters before the optimizer is "
+                    "built, or write into them"
+                )
 
     @torch.no_grad()
     def _broadcast_buffers(self) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from shardkeep.zero.collectives import Collectives, Gathering
+from shardkeep.zero.disk_part import DiskPart
 from shardkeep.zero.layout import Bucket
 
 
@@ -21,6 +22,11 @@ class ParameterMemory(Protocol):
     @property
     def own(self) -> torch.Tensor | None:
         """The part of this rank as flat memory of the parameters' dtype; None if it is on disk."""
+        ...
+
+    @property
+    def on_disk(self) -> DiskPart | None:
+        """The part of this rank, if it is on disk."""
         ...
 
     def read_own(self, begin: int, out: torch.Tensor) -> None:
@@ -35,6 +41,10 @@ class ParameterMemory(Protocol):
         """After all of this rank's part was written: makes every rank see every part where it keeps them."""
         ...
 
+    def replaced(self) -> int | None:
+        """The place in the bucket of a parameter that was moved, cast or given other memory from outside."""
+        ...
+
 
 class WholeMemory:
     """All parameters of a bucket, on every rank."""
@@ -42,6 +52,8 @@ class WholeMemory:
     def __init__(self, bucket: Bucket, parameters: Sequence[nn.Parameter], collectives: Collectives) -> None:
         """`parameters`: those of the bucket, in its order. Their content becomes rank 0's."""
         self._bounds = bucket.bounds
+        self._offsets = bucket.offsets
+        self._parameters = parameters
         self._collectives = collectives
         first = parameters[0]
         self._flat = torch.zeros(bucket.size, dtype=first.dtype, device=first.device)
@@ -58,6 +70,11 @@ class WholeMemory:
         """The part of this rank."""
         return self._own
 
+    @property
+    def on_disk(self) -> None:
+        """Never: they are whole on every rank."""
+        return
+
     def read_own(self, begin: int, out: torch.Tensor) -> None:
         """Copies a part of it out."""
         out.copy_(self._at(begin, out.numel()))
@@ -72,5 +89,19 @@ class WholeMemory:
         """Gathers every rank's part."""
         return self._collectives.start_gather(self._flat, self._bounds)
 
+    def replaced(self) -> int | None:
+        """The place of a parameter that is no view of this memory any more."""
+        return replaced_in(self._flat, self._parameters, self._offsets)
+
     def _at(self, begin: int, count: int) -> torch.Tensor:
         return self._own[begin - self._begin : begin - self._begin + count]
+
+
+def replaced_in(flat: torch.Tensor, parameters: Sequence[nn.Parameter], offsets: Sequence[int]) -> int | None:
+    """The place of the first parameter that does not lie in `flat` at its offset, or is of another dtype."""
+    start, item = flat.data_ptr(), flat.itemsize
+    for place, (parameter, offset) in enumerate(zip(parameters, offsets, strict=True)):
+        is_there = not parameter.numel() or parameter.data_ptr() == start + offset * item
+        if not is_there or parameter.dtype != flat.dtype or parameter.device != flat.device:
+            return place
+    return None

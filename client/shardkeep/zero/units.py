@@ -1,142 +1,56 @@
 """Parameters at stage 3: each rank keeps its part, and a module's parameters are whole only around their use.
 
-A unit is what one module uses: its own parameters. Its gathered memory is one storage that is given back by resizing it
-to nothing, so that what autograd saved of it is valid again once it is gathered anew. A freed parameter is NaN
-everywhere, expanded from one element: reading it is seen, writing it raises, and neither touches freed memory.
+A unit is what one module uses: its own parameters. Modules gather their units by hooks, the next one ahead of its use,
+and free them after their forward; in backward whatever needs them gathers them again (see `saved_parameters`).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
-from shardkeep.errors import ConfigurationError
-from shardkeep.pytorch.flat_slices import FlatPart, FlatSlices, keep_in_slices, keep_whole
 from shardkeep.zero.autograd_internals import in_backward
-from shardkeep.zero.collectives import Collectives, Gathering
+from shardkeep.zero.collectives import Collectives
+from shardkeep.zero.disk_part import MemoryPart
 from shardkeep.zero.layout import Bucket
+from shardkeep.zero.model_hooks import watch_state
+from shardkeep.zero.saved_parameters import SavedParameters
+from shardkeep.zero.unit_memory import KeepPart, UnitMemory
+from shardkeep.zero.use_order import UseOrder
 
 Phase = Literal["forward", "backward"]
-_CONTAINERS = (nn.ParameterList, nn.ParameterDict)
-_PERSISTENT = 0
-
-
-class UnitMemory:
-    """One bucket of one unit: this rank's part always, the whole while it is gathered."""
-
-    def __init__(self, bucket: Bucket, parameters: Sequence[nn.Parameter], collectives: Collectives) -> None:
-        """`parameters`: those of the bucket, in its order. Their content becomes rank 0's; then they are freed."""
-        self._bucket = bucket
-        self._parameters = parameters
-        self._collectives = collectives
-        first = parameters[0]
-        self._flat = torch.zeros(bucket.size, dtype=first.dtype, device=first.device)
-        self._nan = torch.full((), torch.nan, dtype=first.dtype, device=first.device)
-        self._views = []
-        for parameter, offset, size in zip(parameters, bucket.offsets, bucket.sizes, strict=True):
-            view = self._flat[offset : offset + size].view(parameter.shape)
-            view.copy_(parameter.detach())
-            self._views.append(view)
-        collectives.broadcast(self._flat)
-        self._begin, self._end = bucket.part(collectives.rank)
-        self._own = self._flat[self._begin : self._end].clone()
-        self._gathering: Gathering | None = None
-        self.is_whole = True
-        for place, parameter in enumerate(parameters):
-            keep_in_slices(parameter, partial(self._slices, place))
-        self.free()
-
-    @property
-    def own(self) -> torch.Tensor:
-        """The part of this rank."""
-        return self._own
-
-    def read_own(self, begin: int, out: torch.Tensor) -> None:
-        """Copies a part of it out."""
-        out.copy_(self._own[begin - self._begin : begin - self._begin + out.numel()])
-
-    def write_own(self, begin: int, values: torch.Tensor) -> None:
-        """Replaces a part of it."""
-        target = self._own[begin - self._begin : begin - self._begin + values.numel()]
-        if target.data_ptr() != values.data_ptr():
-            target.copy_(values)
-
-    def _slices(self, place: int) -> FlatSlices:
-        """What this rank has of one parameter."""
-        parameter, bucket = self._parameters[place], self._bucket
-        offset, size = bucket.offsets[place], bucket.sizes[place]
-        first, last = max(self._begin, offset), min(self._end, offset + size)
-        parts = [FlatPart(first - offset, self._own[first - self._begin : last - self._begin])] if first < last else []
-        return FlatSlices(tuple(parameter.shape), parameter.dtype, tuple(parts))
-
-    def start_publish(self) -> Gathering:
-        """Whoever has the parameters gathered gets the new ones; else they are gathered when they are used."""
-        if not self.is_whole:
-            return Gathering()
-        self._flat[self._begin : self._end] = self._own
-        return self._collectives.start_gather(self._flat, self._bucket.bounds)
-
-    def start_gather(self) -> None:
-        """Sends for the others' parts. Idempotent."""
-        if self.is_whole or self._gathering is not None:
-            return
-        self._flat.untyped_storage().resize_(self._flat.numel() * self._flat.itemsize)
-        self._flat[self._begin : self._end] = self._own
-        self._gathering = self._collectives.start_gather(self._flat, self._bucket.bounds)
-
-    def wait(self) -> None:
-        """Returns when the parameters are whole. Idempotent."""
-        if self.is_whole:
-            return
-        self.start_gather()
-        assert self._gathering is not None
-        self._gathering.wait()
-        self._gathering = None
-        for parameter, view in zip(self._parameters, self._views, strict=True):
-            parameter.data = view
-        self.is_whole = True
-
-    def free(self) -> None:
-        """Gives the whole back; the parameters read as NaN. Idempotent."""
-        if self._gathering is not None:
-            self._gathering.wait()
-            self._gathering = None
-        for parameter in self._parameters:
-            parameter.data = self._nan.expand(parameter.shape)
-        self._flat.untyped_storage().resize_(0)
-        self.is_whole = False
-
-    def release(self) -> None:
-        """The parameters are ordinary ones from now on."""
-        for parameter in self._parameters:
-            keep_whole(parameter)
-
-    def take_back(self) -> None:
-        """Keeps the part of this rank of what was written into the whole."""
-        if self.is_whole:
-            self._own.copy_(self._flat[self._begin : self._end])
+_CONTAINERS: Final = (nn.ParameterList, nn.ParameterDict)
+_PERSISTENT: Final = 0
 
 
 class Unit:
     """What one module gathers and frees together."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, saved: SavedParameters) -> None:
         self.number = number
         self.memories: list[UnitMemory] = []
-        self.trainable: set[int] = set()
+        self.parameters: dict[int, nn.Parameter] = {}
         self.collected: set[int] = set()
         self.pins = 0
+        self.calls = 0
+        """How often, since the last backward ended, it was called with inputs whose gradients say when it is done."""
+        self._saved = saved
 
     @property
     def is_whole(self) -> bool:
         """Whether the parameters can be read."""
         return all(memory.is_whole for memory in self.memories)
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether every gradient that can come has come in this backward."""
+        return all(index in self.collected for index, one in self.parameters.items() if one.requires_grad)
 
     def start_gather(self) -> None:
         """Sends for all of it."""
@@ -145,16 +59,31 @@ class Unit:
 
     def wait(self) -> None:
         """Returns when it is whole."""
+        self.start_gather()
         for memory in self.memories:
-            memory.start_gather()
-        for memory in self.memories:
-            memory.wait()
+            if not memory.is_whole:
+                memory.wait()
+                if memory.flat is not None and memory.flat.numel():
+                    self._saved.is_whole(memory.flat, memory)
 
     def free(self) -> None:
         """Unless somebody still uses it."""
-        if self.pins == 0:
-            for memory in self.memories:
+        if self.pins > 0:
+            return
+        for memory in self.memories:
+            if memory.flat is not None:
+                self._saved.is_freed(memory.flat)
                 memory.free()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """One call of a module that is under way."""
+
+    module: nn.Module
+    units: list[Unit]
+    hooks: Any
+    phase: Phase
 
 
 class Units:
@@ -165,9 +94,11 @@ class Units:
         self._run_of: dict[int, int] = {}
         self._units: dict[int, Unit] = {}
         self._unit_of: dict[int, Unit] = {}
-        self._owners: dict[int, list[nn.Module]] = {}
-        self._follows: dict[tuple[Phase, int], int] = {}
-        self._last: dict[Phase, int] = {"forward": 0, "backward": 0}
+        self._of_memory: dict[int, Unit] = {}
+        self._saved = SavedParameters(lambda memory: self._use(self._of_memory[id(memory)], "backward"))
+        self._order: dict[Phase, UseOrder] = {"forward": UseOrder(), "backward": UseOrder()}
+        self._ahead: Unit | None = None
+        self._calls: list[_Call] = []
         self._removers: list[Any] = []
         self.take_back: Callable[[Iterable[UnitMemory]], None] = lambda _: None
         """Called with memories that were written from outside, while they are whole."""
@@ -181,21 +112,22 @@ class Units:
             found = members.setdefault(id(owner), (owner, {}))[1]
             found.update((id(parameter), parameter) for parameter in holder.parameters(recurse=False))
         number = _PERSISTENT
+        uses: list[tuple[nn.Module, list[int]]] = []
         for owner, parameters in members.values():
             fresh = {key: one for key, one in parameters.items() if key not in self._run_of}
             if sum(one.numel() for one in fresh.values()) < persistent:
                 self._run_of.update(dict.fromkeys(fresh, _PERSISTENT))
-            else:
+            elif fresh:
                 number += 1
-                self._units[number] = Unit(number)
+                self._units[number] = Unit(number, self._saved)
                 self._run_of.update(dict.fromkeys(fresh, number))
-            for run in {self._run_of[key] for key in parameters} - {_PERSISTENT}:
-                self._owners.setdefault(run, []).append(owner)
-        for run, owners in self._owners.items():
-            for owner in owners:
-                self._watch(owner, self._units[run])
+            uses.append((owner, sorted({self._run_of[key] for key in parameters} - {_PERSISTENT})))
+        for owner, runs in uses:
+            if runs:
+                self._watch(owner, [self._units[run] for run in runs])
         for module in model.modules():
-            self._watch_state(module)
+            if any(self._run_of.get(id(one)) for one in module.parameters(recurse=False)):
+                self._removers += watch_state(module, self._hold, self._let_go)
 
     def run_of(self, parameter: nn.Parameter) -> int:
         """The run of the layout in which a parameter belongs: its unit's, or that of all persistent ones."""
@@ -205,47 +137,73 @@ class Units:
         """Whether the parameters of a run stay whole."""
         return run == _PERSISTENT
 
-    def add(self, bucket: Bucket, parameters: Sequence[nn.Parameter], collectives: Collectives) -> UnitMemory:
-        """The memory of a bucket of a unit."""
+    def add(
+        self,
+        bucket: Bucket,
+        parameters: Sequence[nn.Parameter],
+        collectives: Collectives,
+        keep: KeepPart = MemoryPart.of,
+    ) -> UnitMemory:
+        """The memory of a bucket of a unit; `keep` says where this rank's part goes."""
         unit = self._units[bucket.run]
-        memory = UnitMemory(bucket, parameters, collectives)
+        memory = UnitMemory(bucket, parameters, collectives, keep)
         unit.memories.append(memory)
+        self._of_memory[id(memory)] = unit
         for index, parameter in zip(bucket.parameters, parameters, strict=True):
             self._unit_of[id(parameter)] = unit
-            if parameter.requires_grad:
-                unit.trainable.add(index)
+            unit.parameters[index] = parameter
         return memory
 
+    @property
+    def are_in_use(self) -> bool:
+        """Whether parameters are held whole, in `gathered` or a forward."""
+        return any(unit.pins for unit in self._units.values())
+
     # --- gathering and freeing ---------------------------------------------------------------------------------------
+
+    def begin_forward(self) -> None:
+        """Before a forward of the whole model, outside of any backward."""
+        self._drop_ahead()
+        self._order["forward"].begin()
+
+    def after_forward(self) -> None:
+        """After it: what was sent for ahead is not kept, unless backward begins with it."""
+        if self._ahead is not None and self._ahead.number != self._order["backward"].first:
+            self._drop_ahead()
 
     def after_collecting(self, index: int, parameter: nn.Parameter) -> None:
         """A gradient was taken: with the last one of its unit the unit is done in this backward."""
         unit = self._unit_of.get(id(parameter))
         if unit is None:
             return
-        unit.trainable.add(index)
         unit.collected.add(index)
-        if unit.collected >= unit.trainable:
+        if unit.is_collected:
             unit.free()
 
     def after_backward(self) -> None:
         """Frees what is left."""
+        self._ahead = None
         for unit in self._units.values():
             unit.collected.clear()
+            unit.calls = 0
             unit.free()
-        self._last["backward"] = 0
+        for order in self._order.values():
+            order.begin()
 
     def reset(self) -> None:
         """After a forward or backward that raised."""
+        while self._calls:
+            self._end(self._calls.pop())
         for unit in self._units.values():
             unit.pins = 0
         self.after_backward()
-        self._last["forward"] = 0
 
     @contextlib.contextmanager
     def gathered(self, module: nn.Module) -> Iterator[None]:
         """All parameters below a module, whole; what is written into them is taken back at the end."""
         units = {unit.number: unit for one in module.parameters() if (unit := self._unit_of.get(id(one))) is not None}
+        for unit in units.values():
+            unit.start_gather()
         for unit in units.values():
             unit.pins += 1
             unit.wait()
@@ -254,7 +212,7 @@ class Units:
         finally:
             for unit in units.values():
                 self.take_back(unit.memories)
-                unit.pins -= 1
+                unit.pins = max(0, unit.pins - 1)
                 unit.free()
 
     def close(self) -> None:
@@ -267,95 +225,104 @@ class Units:
                 memory.release()
 
     def _use(self, unit: Unit, phase: Phase) -> None:
-        self._follows[phase, self._last[phase]] = unit.number
-        self._last[phase] = unit.number
+        order = self._order[phase]
+        order.use(unit.number)
+        if phase == "backward" and not unit.is_whole:
+            unit.collected.clear()
+        if self._ahead is not None:
+            if self._ahead is unit:
+                self._ahead = None
+            else:
+                self._drop_ahead()
         unit.start_gather()
-        ahead = self._units.get(self._follows.get((phase, unit.number), _PERSISTENT))
-        if ahead is not None and ahead is not unit:
-            ahead.start_gather()
+        foretold = self._units.get(order.next) if order.next is not None else None
+        if foretold is not None and all(memory.flat is None for memory in foretold.memories):
+            foretold.start_gather()
+            self._ahead = foretold
         unit.wait()
 
-    def _watch(self, module: nn.Module, unit: Unit) -> None:
-        def before(_module: nn.Module, arguments: Any) -> None:
-            self._use(unit, "backward" if in_backward() else "forward")
-            unit.pins += 1
-            if torch.is_grad_enabled() and not in_backward():
-                self._free_after_inputs(unit, arguments)
+    def _drop_ahead(self) -> None:
+        """It was not used after all."""
+        if self._ahead is not None:
+            self._ahead.free()
+            self._ahead = None
 
-        def after(_module: nn.Module, _arguments: Any, output: Any) -> None:
-            unit.pins = max(0, unit.pins - 1)
-            if in_backward():
-                return
-            if torch.is_grad_enabled():
-                for tensor in _differentiable(output):
-                    tensor.register_hook(lambda _: self._use(unit, "backward"))
-            unit.free()
+    def _watch(self, module: nn.Module, units: list[Unit]) -> None:
+        """A copy of the module has the same hooks, and nothing to do with the units."""
 
-        self._removers.append(module.register_forward_pre_hook(before))
+        def before(called: nn.Module, arguments: Any, keywords: Any) -> None:
+            if called is module:
+                self._begin(module, units, (arguments, keywords))
+
+        def after(called: nn.Module, _arguments: Any, output: Any) -> Any:
+            if called is not module or not self._calls or self._calls[-1].module is not module:
+                return None  # some other hook raised before ours was called
+            is_shared = any(self._saved.holds(one) for one in _tensors(output))
+            if is_shared:  # what is returned lives longer than the unit
+                output = tree_map_only(torch.Tensor, lambda one: one.clone() if self._saved.holds(one) else one, output)
+            self._end(self._calls.pop())
+            return output if is_shared else None
+
+        self._removers.append(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True))
         self._removers.append(module.register_forward_hook(after, always_call=True))
 
-    def _free_after_inputs(self, unit: Unit, arguments: Any) -> None:
-        """Frozen parameters have no gradient that tells when the unit is done: the gradients of its inputs do."""
+    def _begin(self, module: nn.Module, units: list[Unit], inputs: Any) -> None:
+        phase: Phase = "backward" if in_backward() else "forward"
+        for unit in units:
+            self._use(unit, phase)
+            unit.pins += 1
+        self._calls.append(_Call(module, units, self._saved.enter(), phase))
+        if torch.is_grad_enabled():
+            self._free_after_inputs(units, inputs, phase)
 
-        def done(_gradient: torch.Tensor) -> None:
-            if unit.collected >= unit.trainable:
+    def _end(self, call: _Call) -> None:
+        """In a backward the parameters that were used in a forward of its own are soon used again."""
+        self._saved.leave(call.hooks)
+        for unit in call.units:
+            unit.pins = max(0, unit.pins - 1)
+            if call.phase == "backward" and torch.is_grad_enabled():
+                continue
+            if torch.is_grad_enabled() and self._is_next_in_backward(unit):
+                self._ahead = unit
+            else:
                 unit.free()
 
-        for tensor in _differentiable(arguments):
+    def _is_next_in_backward(self, unit: Unit) -> bool:
+        order = self._order["forward"]
+        return order.is_at_end and self._order["backward"].first == unit.number and unit.pins == 0
+
+    def _free_after_inputs(self, units: list[Unit], inputs: Any, phase: Phase) -> None:
+        """Not all parameters have gradients that tell when the unit is done; the gradients of its inputs do."""
+        found = [one for one in _tensors(inputs) if one.requires_grad]
+        if not found:
+            return
+        for unit in units:
+            unit.calls += phase == "forward"
+
+        def done(_gradient: torch.Tensor) -> None:
+            for unit in units:
+                if unit.calls <= 1 or unit.is_collected:
+                    unit.free()
+
+        for tensor in found:
             tensor.register_hook(done)
 
     # --- state_dict() and load_state_dict() --------------------------------------------------------------------------
 
-    def _watch_state(self, module: nn.Module) -> None:
-        """Each module's own parameters are gathered, copied out and freed before the next module's."""
-        if not any(self._run_of.get(id(one)) for one in module.parameters(recurse=False)):
-            return
+    def _hold(self, module: nn.Module) -> None:
+        """A module's own parameters are whole until `_let_go`, unless others free them: what is read lives on."""
+        for unit in self._units_of(module):
+            unit.wait()
 
-        def before_state(_module: nn.Module, _prefix: str, keep_vars: bool) -> None:
-            if not keep_vars:
-                self._pin(module)
-
-        def after_state(_module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
-            own = dict(module.named_parameters(recurse=False, remove_duplicate=False))
-            copied = False
-            for name, parameter in own.items():
-                held = state.get(prefix + name)
-                if held is not None and held is not parameter and id(parameter) in self._unit_of:
-                    state[prefix + name] = held.clone()
-                    copied = True
-            if copied:
-                self._unpin(module)
-
-        def before_load(_module: nn.Module, _state: Any, _prefix: str, metadata: dict[str, Any], *_rest: Any) -> None:
-            if metadata.get("assign_to_params_buffers"):
-                raise ConfigurationError("load_state_dict(assign=True) would replace sharded parameters; leave it out")
-            self._pin(module)
-
-        def after_load(_module: nn.Module, _keys: Any) -> None:
-            for unit in self._units_of(module):
+    def _let_go(self, module: nn.Module, *, is_written: bool) -> None:
+        for unit in self._units_of(module):
+            if is_written:
                 self.take_back(unit.memories)
-            self._unpin(module)
-
-        self._removers += [
-            module.register_state_dict_pre_hook(before_state),
-            module.register_state_dict_post_hook(after_state),
-            module.register_load_state_dict_pre_hook(before_load),
-            module.register_load_state_dict_post_hook(after_load),
-        ]
+            unit.free()
 
     def _units_of(self, module: nn.Module) -> list[Unit]:
         found = {id(unit): unit for one in module.parameters(recurse=False) if (unit := self._unit_of.get(id(one)))}
         return list(found.values())
-
-    def _pin(self, module: nn.Module) -> None:
-        for unit in self._units_of(module):
-            unit.pins += 1
-            unit.wait()
-
-    def _unpin(self, module: nn.Module) -> None:
-        for unit in self._units_of(module):
-            unit.pins -= 1
-            unit.free()
 
 
 def _owners(model: nn.Module, whole_modules: tuple[type[nn.Module], ...]) -> Iterator[tuple[nn.Module, nn.Module]]:
@@ -375,5 +342,5 @@ def _owners(model: nn.Module, whole_modules: tuple[type[nn.Module], ...]) -> Ite
     yield from visit(model, None, set())
 
 
-def _differentiable(values: Any) -> list[torch.Tensor]:
-    return [one for one in tree_leaves(values) if isinstance(one, torch.Tensor) and one.requires_grad]
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [one for one in tree_leaves(values) if isinstance(one, torch.Tensor)]

@@ -1,0 +1,119 @@
+"""Stage 3: however a model uses its parameters, training is the unsharded optimizer's and stage 2's, bit for bit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from shardkeep.zero import ShardedOptimizer
+from tests.distributed.launcher import RankPools
+from tests.distributed.zero import unit_models
+from tests.distributed.zero.oracle import Losses, Plan, differences, sharded, unsharded
+
+OPTIONS: dict[str, Any] = {"lr": 1e-2, "weight_decay": 0.1}
+
+
+def shard(model: nn.Module, stage: int = 3, **options: Any) -> ShardedOptimizer:
+    """Every module is a unit, every parameter a bucket."""
+    given = {"bucket_mb": 0.0002, "persistent_elements": 0, **OPTIONS, **options}
+    return ShardedOptimizer(model, torch.optim.AdamW, stage=stage, **given)  # type: ignore[arg-type]
+
+
+def held_units(optimizer: ShardedOptimizer) -> list[int]:
+    """The units whose memory is there."""
+    units = optimizer._units
+    assert units is not None
+    return [
+        number
+        for number, unit in units._units.items()
+        if unit.pins or any(memory.flat is not None for memory in unit.memories)
+    ]
+
+
+def train_all(rank: int, world_size: int, *, names: list[str], losses: str, plan: Plan) -> list[str]:
+    """What is not the oracle's, by model; and units that stay."""
+    told = []
+    compute: Losses = getattr(unit_models, losses)
+    for name in names:
+        make = partial(unit_models.make, name)
+        wanted = unsharded(make, torch.optim.AdamW, OPTIONS, plan, world_size, losses=compute)
+        for stage in (2, 3):
+            model = make()
+            optimizer = shard(model, stage)
+            outcome = sharded(model, optimizer, plan, rank, losses=compute)
+            outcome.gradients.clear()  # parameters and state tell; what is not used has zero here and none there
+            found = differences(outcome, wanted)
+            if stage == 3 and (held := held_units(optimizer)):
+                found.append(f"units {held} are still there")
+            if found:
+                told.append(f"{name}, stage {stage}: {'; '.join(found)}")
+    return told
+
+
+@pytest.mark.parametrize("name", unit_models.MODELS)
+def test_training_is_bit_equal_to_the_unsharded_optimizer(rank_pools: RankPools, name: str) -> None:
+    plan = Plan(micro_batches=2, backwards=2)
+
+    told = rank_pools.of(2).run(train_all, names=[name], losses="losses", plan=plan)
+
+    assert told == [[], []]
+
+
+SOME = [
+    "checkpointed, reentrant",
+    "checkpointed, not reentrant",
+    "called twice",
+    "many outputs",
+    "parameters of the root",
+    "tied",
+    "adapted",
+    "unused",
+    "recurrent",
+    "by keyword",
+]
+
+
+def train_reentrant(rank: int, world_size: int) -> None:
+    """A parameter has a gradient for every checkpoint, so sums are rounded in another order."""
+    make, plan, losses = partial(unit_models.make, "checkpointed, reentrant"), Plan(), unit_models.joint_losses
+    wanted = unsharded(make, torch.optim.AdamW, OPTIONS, plan, world_size, losses=losses)
+    model = make()
+    found = sharded(model, shard(model), plan, rank, losses=losses)
+    torch.testing.assert_close(found.parameters, wanted.parameters, rtol=1e-5, atol=1e-6)
+
+
+def test_reentrant_checkpoints_of_two_forwards_add_up(rank_pools: RankPools) -> None:
+    rank_pools.of(2).run(train_reentrant)
+
+
+def test_forwards_without_backward_between_do_no_harm(rank_pools: RankPools) -> None:
+    """Two forwards of one loss, one under no_grad() and eval() between them, and one whose graph is thrown away."""
+    told = rank_pools.of(2).run(train_all, names=SOME[1:], losses="joint_losses", plan=Plan(backwards=2))
+
+    assert told == [[], []]
+
+
+def test_gradients_of_gradients_are_right(rank_pools: RankPools) -> None:
+    """create_graph=True keeps parameters of the first backward for the second."""
+    names = [
+        "plain",
+        "called twice",
+        "parameters of the root",
+        "checkpointed, not reentrant",
+        "adapted",
+        "parametrized",
+    ]
+
+    told = rank_pools.of(2).run(train_all, names=names, losses="penalized_losses", plan=Plan(backwards=2))
+
+    assert told == [[], []]
+
+
+def test_three_ranks_train_as_two_do(rank_pools: RankPools) -> None:
+    told = rank_pools.of(3).run(train_all, names=SOME, losses="losses", plan=Plan())
+
+    assert told == [[], [], []]
