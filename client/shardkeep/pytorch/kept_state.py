@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from shardkeep.format.names import plain_text, split_name
 from shardkeep.pytorch import dtensors
 from shardkeep.pytorch.captured import Piece
+from shardkeep.pytorch.masters import MASTER
 from shardkeep.pytorch.pieces import Parts, local_of
 from shardkeep.pytorch.state_layout import state_pieces
 from shardkeep.pytorch.state_tensor import lies_like, state_device
@@ -40,17 +41,24 @@ class KeptState:
 
     def install(self, optimizer: Optimizer) -> None:
         """Give state to parameters that have been added to the optimizer since, if they have none yet."""
-        added = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        for kept in [kept for kept in self.parameters if id(kept.parameter) in added]:
-            self.parameters.remove(kept)
+        for kept in self.take_added(optimizer):
             if not optimizer.state.get(kept.parameter):
                 optimizer.state[kept.parameter] = _installed(kept)
+
+    def take_added(self, optimizer: Optimizer) -> list[KeptParameter]:
+        """Those of parameters that have been added to the optimizer since; they are kept here no longer."""
+        added = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        taken = [kept for kept in self.parameters if id(kept.parameter) in added]
+        self.parameters = [kept for kept in self.parameters if id(kept.parameter) not in added]
+        return taken
 
 
 def _installed(kept: KeptParameter) -> dict[str, Any]:
     at = len(kept.prefix)
     leaves: dict[Parts, Any] = dict(kept.values)
     for path, tensor in kept.tensors.items():
+        if path[at:] == (MASTER,):
+            continue  # it would grow stale: this optimizer steps the parameter itself
         device = state_device(tensor, kept.parameter, {})
         leaves[path] = tensor if isinstance(tensor, DTensor) else tensor.to(device)
     state = {path[at]: leaf for path, leaf in leaves.items() if path[:at] == kept.prefix and len(path) == at + 1}

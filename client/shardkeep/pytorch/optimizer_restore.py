@@ -13,18 +13,13 @@ from torch.optim import Optimizer
 
 from shardkeep.format.names import join_name, split_name
 from shardkeep.pytorch.kept_state import KeptParameter, KeptState, make_kept
+from shardkeep.pytorch.masters import MASTER, Stepped, note_rounding
 from shardkeep.pytorch.optimizer_groups import LOCAL_KEYS, StoredGroups, restore_options
-from shardkeep.pytorch.optimizer_state import (
-    MASTER,
-    STATE,
-    NamedParameter,
-    optimizer_parameters,
-)
-from shardkeep.pytorch.pieces import Parts, dtype_of, local_of
+from shardkeep.pytorch.optimizer_state import STATE, NamedParameter, optimizer_parameters
+from shardkeep.pytorch.pieces import Parts, dtype_of
 from shardkeep.pytorch.restore_plan import RestorePlan
-from shardkeep.pytorch.state_tensor import StateTensor, lies_like, state_device
+from shardkeep.pytorch.state_tensor import StateTensor, state_device
 from shardkeep.pytorch.stored import StoredTensor
-from shardkeep.pytorch.tensors import write_into
 from shardkeep.pytorch.tree_restore import TreeRestore
 from shardkeep.pytorch.trees import structure_path, take_apart, update_in_place
 
@@ -72,9 +67,46 @@ class OptimizerRestore:
             self._leave_fresh(prefix, named.parameter, lost)
             return name
         builds = {key: _kept_live(live[key]) for key in lost}
-        builds |= _plan_keys(self._plan, prefix, named.parameter, live, group, self._groups.local_keys)
+        builds |= self._plan_keys(prefix, named, live, group)
         self._plan.then(lambda: self._write(named.parameter, builds))
         return name
+
+    def _plan_keys(
+        self, prefix: Parts, named: NamedParameter, live: dict[str, Any], group: dict[str, Any]
+    ) -> dict[str, Callable[[], Any]]:
+        """For each saved key of one parameter, what gives its state after the reads."""
+        plan, at, parameter = self._plan, len(prefix), named.parameter
+        builds: dict[str, Callable[[], Any]] = {}
+        paths = {name: path for name in plan.stored.tensors_below(prefix) if len(path := split_name(name)) == at + 1}
+        tensors = {path[at]: plan.stored.tensors[name] for name, path in paths.items()}
+        stepped = Stepped.of(plan, named.names, tensors.pop(MASTER, None) if MASTER not in live else None)
+        stepped.plan_weights(plan, dtype_of(parameter))
+        for key, stored in tensors.items():
+            dtype = self._dtype_of(stored, stepped, parameter, live.get(key))
+            note_rounding(plan, stored, dtype)
+            is_local = key in self._groups.local_keys
+            state = StateTensor(stored, parameter, live.get(key), group, is_local=is_local, dtype=dtype)
+            plan.create(stored, state.place)
+            builds[key] = state.built
+        for path in plan.stored.values_below(prefix):
+            if len(path) == at + 1:
+                plan.used_values.add(path)
+                builds[path[at]] = _value_build(plan.stored.values[path], parameter, group)
+        for nested in plan.stored.values_below(structure_path(prefix)):
+            path = nested[1:]
+            build = TreeRestore(plan, path, take_apart(live.get(path[at]), path), in_place=False).plan()
+            if build is not None:
+                builds[path[at]] = build
+        return builds
+
+    def _dtype_of(self, stored: StoredTensor, stepped: Stepped, parameter: torch.Tensor, live: Any) -> str:
+        """As saved; but torch's optimizers step with state in the parameter's dtype, which had been the master's."""
+        wanted = stepped.state_dtype(stored, dtype_of(parameter))
+        if stepped.master is None:
+            return stored.dtype
+        if isinstance(live, torch.Tensor):
+            return wanted if dtype_of(live) == wanted else stored.dtype
+        return wanted if type(self._optimizer).__module__.startswith("torch.optim") else stored.dtype
 
     def find(self, named: NamedParameter) -> str | None:
         """The name under which a parameter was saved; None if it was not."""
@@ -138,47 +170,6 @@ class OptimizerRestore:
         build = TreeRestore(self._plan, parts, take_apart(live, parts), in_place=False).plan()
         if build is not None:
             self._plan.then(lambda: self._optimizer.state.update(build()))
-
-
-def _plan_keys(
-    plan: RestorePlan,
-    prefix: Parts,
-    parameter: torch.Tensor,
-    live: dict[str, Any],
-    group: dict[str, Any],
-    local_keys: frozenset[str],
-) -> dict[str, Callable[[], Any]]:
-    """For each saved key of one parameter, what gives its state after the reads."""
-    builds: dict[str, Callable[[], Any]] = {}
-    at = len(prefix)
-    for name in plan.stored.tensors_below(prefix):
-        path = split_name(name)
-        if len(path) == at + 1 and path[at] == MASTER and MASTER not in live:
-            _plan_master(plan, plan.stored.tensors[name], parameter)
-        elif len(path) == at + 1:
-            state = StateTensor(plan.stored.tensors[name], parameter, live.get(path[at]), group, path[at] in local_keys)
-            plan.create(state.stored, state.place)
-            builds[path[at]] = state.built
-    for path in plan.stored.values_below(prefix):
-        if len(path) == at + 1:
-            plan.used_values.add(path)
-            builds[path[at]] = _value_build(plan.stored.values[path], parameter, group)
-    for nested in plan.stored.values_below(structure_path(prefix)):
-        path = nested[1:]
-        build = TreeRestore(plan, path, take_apart(live.get(path[at]), path), in_place=False).plan()
-        if build is not None:
-            builds[path[at]] = build
-    return builds
-
-
-def _plan_master(plan: RestorePlan, stored: StoredTensor, parameter: torch.Tensor) -> None:
-    """A parameter of the master's dtype takes the master, which its own stored copy was rounded from."""
-    plan.used.add(stored.name)
-    if stored.dtype != dtype_of(parameter) or not lies_like(stored, parameter):
-        return
-    state = StateTensor(stored, parameter, None, {}, False)
-    plan.create(stored, state.place)
-    plan.then(lambda: write_into(local_of(parameter), local_of(state.built())))
 
 
 def _kept_live(value: Any) -> Callable[[], Any]:

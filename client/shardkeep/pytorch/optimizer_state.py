@@ -28,8 +28,6 @@ logger = logging.getLogger("shardkeep")
 
 STATE: Final = "state"
 """The part between the optimizer's name and the parameter's."""
-MASTER: Final = "master_param"
-"""The key of the values a sharded optimizer steps where the parameter itself is a rounded copy of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

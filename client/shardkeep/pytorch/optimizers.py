@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 from torch.optim import SGD, Optimizer
@@ -48,7 +48,7 @@ class OptimizerItem:
         self._optimizer = optimizer
         self._kept = KeptState()
         self._has_stepped = False
-        self._watch = _watch_steps(self, optimizer)
+        self._watch = watch_steps(self, optimizer)
 
     def add_names(self, names: TensorNames) -> None:
         """Register the tensors it names."""
@@ -121,7 +121,7 @@ class OptimizerItem:
 
     def _watch_again(self) -> None:
         self._watch.remove()
-        self._watch = _watch_steps(self, self._optimizer)
+        self._watch = watch_steps(self, self._optimizer)
 
     def before_step(self) -> None:
         """Called before each step of the optimizer, with gradients in place."""
@@ -150,7 +150,15 @@ def capture_kept(into: Collector, keyword: str, kept_state: KeptState, parameter
     capture_kept_names(into, keyword, names)
 
 
-def _watch_steps(item: OptimizerItem, optimizer: Optimizer) -> RemovableHandle:
+class SeesSteps(Protocol):
+    """An item that wants to know of steps."""
+
+    def before_step(self) -> None:
+        """Called before each step."""
+        ...
+
+
+def watch_steps(item: SeesSteps, optimizer: Optimizer) -> RemovableHandle:
     """Learn of steps without keeping the item alive or touching anything but the hook list."""
     reference = weakref.ref(item)
 

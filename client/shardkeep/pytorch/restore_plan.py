@@ -15,7 +15,7 @@ from shardkeep.pytorch.collector import TensorNames
 from shardkeep.pytorch.flat_slices import is_in_slices
 from shardkeep.pytorch.pieces import Parts, TensorLike, dtype_of, global_shape, local_of, pieces_of
 from shardkeep.pytorch.stored import Stored, StoredTensor, readable
-from shardkeep.pytorch.tensors import overlaps_itself, torch_dtype
+from shardkeep.pytorch.tensors import note_write, overlaps_itself, torch_dtype
 
 _LISTED = 8
 
@@ -62,6 +62,7 @@ class RestorePlan:
     used: set[str] = field(default_factory=set)
     used_values: set[Parts] = field(default_factory=set)
     _offered: list[Target] = field(default_factory=list)
+    _written: dict[str, list[int]] = field(default_factory=dict)
     _exact: set[str] = field(default_factory=set)
     _readings: dict[str, list[str]] = field(default_factory=dict)
     _missing: list[str] = field(default_factory=list)
@@ -87,7 +88,16 @@ class RestorePlan:
         if stored.dtype != dtype_of(live) and not self._may_cast(stored.dtype, dtype_of(live)):
             self._dtypes[text] = f"{text} is {stored.dtype} in the checkpoint and {dtype_of(live)} here"
             return
+        self._written.setdefault(stored.name, []).append(len(self.targets))
         self.targets.append(Target(stored, lambda: pieces))
+        if isinstance(live, torch.Tensor):
+            self.then(lambda: note_write(live))
+
+    def read_instead(self, stored: StoredTensor, other: StoredTensor) -> None:
+        """Everything that `write` reads from one stored tensor is read from another of the same shape."""
+        if tuple(stored.shape) == tuple(other.shape):
+            for at in self._written.get(stored.name, ()):
+                self.targets[at] = Target(other, self.targets[at].place)
 
     def create(self, stored: StoredTensor, place: Callable[[], Sequence[Piece]]) -> None:
         """Read a stored tensor into memory that `place` makes."""

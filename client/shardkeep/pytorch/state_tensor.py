@@ -20,9 +20,18 @@ class StateTensor:
     """One state tensor: the live one if it is what was saved, else a new one."""
 
     def __init__(
-        self, stored: StoredTensor, parameter: torch.Tensor, live: Any, group: dict[str, Any], is_local: bool
+        self,
+        stored: StoredTensor,
+        parameter: torch.Tensor,
+        live: Any,
+        group: dict[str, Any],
+        *,
+        is_local: bool,
+        dtype: str | None = None,
     ) -> None:
+        """`dtype`: what it becomes; None: what it was saved as."""
         self.stored = stored
+        self._dtype = dtype or stored.dtype
         self._parameter = parameter
         self._live = live
         self._group = group
@@ -42,7 +51,7 @@ class StateTensor:
 
     def _is_usable(self) -> bool:
         live = self._live
-        if not isinstance(live, torch.Tensor) or dtype_of(live) != self.stored.dtype or overlaps_itself(local_of(live)):
+        if not isinstance(live, torch.Tensor) or dtype_of(live) != self._dtype or overlaps_itself(local_of(live)):
             return False
         if self._as_shard and is_plain_array(live):
             return tuple(live.shape) == tuple(local_of(self._parameter).shape)
@@ -51,9 +60,9 @@ class StateTensor:
     def _make(self) -> torch.Tensor:
         parameter, stored = self._parameter, self.stored
         if not self._as_shard:
-            blank = empty_like_stored(stored.dtype, stored.shape)
+            blank = empty_like_stored(self._dtype, stored.shape)
             return blank.to(self._live_device() or state_device(blank, parameter, self._group))
-        made = empty_in_layout_of(local_of(parameter), stored.dtype)
+        made = empty_in_layout_of(local_of(parameter), self._dtype)
         return dtensors.like(parameter, made) if isinstance(parameter, DTensor) and not self._is_local else made
 
     def _live_device(self) -> torch.device | None:

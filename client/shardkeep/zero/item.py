@@ -1,12 +1,13 @@
 """The sharded optimizer as an item of a checkpoint: the same names and global shapes as any optimizer's, in slices.
 
 Nothing of world size, stage, bucket or padding is stored. What a plain optimizer keeps under `exp_avg`, this does too;
-`master_param` is there beside it where masters are not the parameters themselves.
+`master_param` is there beside it where masters are not the parameters themselves. How it is put back is in
+`item_restore`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,15 +17,15 @@ from shardkeep.format.segments import SliceKind
 from shardkeep.pytorch.collector import Collector, TensorNames
 from shardkeep.pytorch.flat_slices import FlatPart, FlatSlices
 from shardkeep.pytorch.kept_state import KeptState
+from shardkeep.pytorch.masters import MASTER
 from shardkeep.pytorch.optimizer_groups import StoredGroups, capture_groups, restore_options
 from shardkeep.pytorch.optimizer_restore import OptimizerRestore
-from shardkeep.pytorch.optimizer_state import MASTER, STATE, NamedParameter, optimizer_parameters
-from shardkeep.pytorch.optimizers import ORDER, capture_kept
-from shardkeep.pytorch.pieces import pieces_of
+from shardkeep.pytorch.optimizer_state import STATE, NamedParameter, optimizer_parameters
+from shardkeep.pytorch.optimizers import ORDER, capture_kept, watch_steps
+from shardkeep.pytorch.pieces import Parts
 from shardkeep.pytorch.restore_plan import RestorePlan
-from shardkeep.pytorch.state_tensor import lies_like
-from shardkeep.pytorch.stored import StoredTensor
-from shardkeep.pytorch.tensors import dtype_name, empty_like_stored, torch_dtype
+from shardkeep.pytorch.trees import holds_tensors
+from shardkeep.zero.item_restore import ParameterRestore, give_back
 from shardkeep.zero.shards import StatePart
 
 if TYPE_CHECKING:
@@ -40,15 +41,19 @@ class ShardedItem:
         self.name = name
         self._optimizer = optimizer
         self._kept = KeptState()
+        self._watch = watch_steps(self, optimizer)
 
     def add_names(self, names: TensorNames) -> None:
         """It names no tensors."""
 
     def capture(self, into: Collector) -> None:
-        """Add this rank's slices of the state. Runs no collective."""
+        """Add this rank's slices of the state, as views of live memory. Runs no collective."""
+        self.before_step()
         parameters = list(optimizer_parameters(self._optimizer, self.name, into.names))
         for named in parameters:
-            self._capture(into, named)
+            parts = self._optimizer.state_parts(named.parameter)
+            if parts:
+                self._capture(into, named, parts)
         capture_groups(into, self.name, self._optimizer.param_groups, parameters)
         capture_kept(into, self.name, self._kept, parameters)
 
@@ -59,6 +64,8 @@ class ShardedItem:
         if not groups.paths and any(group["params"] for group in optimizer.param_groups):
             plan.missing(join_name((self.name,)))
             return
+        if optimizer.is_gathered:
+            plan.impossible(f"{self.name} has parameters gathered: resume outside of gathered() and of a forward")
         plan.used_values.update(groups.paths)
         restore = OptimizerRestore(plan, optimizer, groups)
         names: list[list[str]] = [[] for _ in optimizer.param_groups]
@@ -68,138 +75,43 @@ class ShardedItem:
                 plan.missing(join_name((self.name, STATE, *named.parts)))
             else:
                 names[named.group].append(found)
-                _ParameterRestore(plan, optimizer, named, (self.name, STATE, *split_name(found))).plan()
+                ParameterRestore(plan, optimizer, named, (self.name, STATE, *split_name(found))).plan()
         restore.plan_absent(self._kept)
         plan.then(lambda: plan.notes.extend(restore_options(optimizer.param_groups, groups, names)))
         plan.then(optimizer.was_restored)
         plan.judge_rest((self.name,))
 
-    def _capture(self, into: Collector, named: NamedParameter) -> None:
-        optimizer, parameter = self._optimizer, named.parameter
+    def before_step(self) -> None:
+        """State that was loaded for parameters the optimizer did not have goes to those that it has got since."""
+        for kept in self._kept.take_added(self._optimizer):
+            give_back(self._optimizer, kept)
+
+    def _capture(self, into: Collector, named: NamedParameter, parts: Sequence[StatePart]) -> None:
         path = (self.name, STATE, *named.parts)
-        shape = tuple(parameter.shape)
-        parts = optimizer.state_parts(parameter)
-        if parts and optimizer.has_masters(parameter):
+        shape = tuple(named.parameter.shape)
+        if self._optimizer.has_masters(named.parameter):
             masters = tuple(FlatPart(part.start, part.master) for part in parts)
-            slices = FlatSlices(shape, parts[0].master.dtype, masters)
-            into.add_captured(slices.captured((*path, MASTER), SliceKind.OPTIMIZER))
-        if not parts:
-            return
-        first = parts[0]
-        for key, tensor in first.tensors.items():
-            if tensor.numel() == first.stop - first.start and (tensor.ndim == 1 or tuple(tensor.shape) == shape):
+            into.add_captured(
+                FlatSlices(shape, parts[0].master.dtype, masters).captured((*path, MASTER), SliceKind.OPTIMIZER)
+            )
+        for key, tensor in parts[0].tensors.items():
+            if self._lies_like(tensor, shape):
                 flat = tuple(FlatPart(part.start, part.tensors[key].view(-1)) for part in parts)
-                slices = FlatSlices(shape, tensor.dtype, flat)
-                into.add_captured(slices.captured((*path, key), SliceKind.OPTIMIZER))
+                into.add_captured(FlatSlices(shape, tensor.dtype, flat).captured((*path, key), SliceKind.OPTIMIZER))
             else:
                 into.add_tensor((*path, key), tensor, SliceKind.OPTIMIZER)
-        for key, value in first.values.items():
-            if isinstance(value, torch.Tensor):
-                into.add_tensor((*path, key), value, SliceKind.OPTIMIZER)
-            else:
-                into.add_value((*path, key), value)
+        for key, value in parts[0].values.items():
+            _capture_value(into, (*path, key), value)
+
+    def _lies_like(self, tensor: torch.Tensor, shape: tuple[int, ...]) -> bool:
+        """With a flat layout all arrays are slices; an owner of whole parameters may keep others, factors say."""
+        return self._optimizer.layout_kind == "flat" or tuple(tensor.shape) == shape
 
 
-class _ParameterRestore:
-    """The state of one parameter: read straight into new slices, and into the masters there are."""
-
-    def __init__(
-        self, plan: RestorePlan, optimizer: ShardedOptimizer, named: NamedParameter, prefix: tuple[str, ...]
-    ) -> None:
-        self._plan = plan
-        self._optimizer = optimizer
-        self._parameter = named.parameter
-        self._names = [join_name(parts) for parts in named.names]
-        self._prefix = prefix
-        self._made: dict[str, list[torch.Tensor]] = {}
-        self._whole: dict[str, torch.Tensor] = {}
-        self._values: dict[str, Any] = {}
-
-    def plan(self) -> None:
-        """Add its reads and what follows them."""
-        plan, at = self._plan, len(self._prefix)
-        stored = {
-            path[at]: plan.stored.tensors[name]
-            for name in plan.stored.tensors_below(self._prefix)
-            if len(path := split_name(name)) == at + 1
-        }
-        values = {path[at]: path for path in plan.stored.values_below(self._prefix) if len(path) == at + 1}
-        plan.used_values.update(values.values())
-        self._values = {key: plan.stored.values[path] for key, path in values.items()}
-        master = stored.pop(MASTER, None)
-        if stored or values or master is not None:
-            self._optimizer.make_shard_of(self._parameter)
-        self._plan_master(master)
-        for key, tensor in stored.items():
-            place = self._slices if lies_like(tensor, self._parameter) else self._one
-            plan.create(tensor, place(key, tensor))
-        plan.then(self._adopt)
-
-    def _plan_master(self, stored: StoredTensor | None) -> None:
-        """The masters come from masters; else from weights that were kept in their dtype; else from what was loaded."""
-        optimizer, parameter = self._optimizer, self._parameter
-        if stored is None and optimizer.has_masters(parameter):
-            stored = next((one for name in self._names if (one := self._plan.stored.find(name)) is not None), None)
-        parts = self._parts()
-        if stored is None:
-            return
-        self._plan.used.add(stored.name)
-        if not parts or tuple(stored.shape) != tuple(parameter.shape):
-            return
-        if stored.dtype != dtype_name(parts[0].master.dtype):
-            self._plan.then(lambda: optimizer.refresh_master_of(parameter))
-            return
-        shape, apart = tuple(parameter.shape), optimizer.has_masters(parameter)
-        read: list[torch.Tensor] = []
-
-        def place() -> Sequence[Any]:
-            """Weights that are their own masters are read into as well, so those of the master go through a copy."""
-            read.extend(part.master if apart else torch.empty_like(part.master) for part in parts)
-            slices = [FlatPart(part.start, values) for part, values in zip(parts, read, strict=True)]
-            return FlatSlices(shape, torch_dtype(stored.dtype), tuple(slices)).pieces()
-
-        def write() -> None:
-            for part, values in zip(parts, read, strict=True):
-                part.master.copy_(values)
-            optimizer.parameters_were_written_in_part()
-
-        self._plan.create(stored, place)
-        if not apart:
-            self._plan.then(write)
-
-    def _slices(self, key: str, stored: StoredTensor) -> Callable[[], Sequence[Any]]:
-        def place() -> Sequence[Any]:
-            parts = self._parts()
-            made = [empty_like_stored(stored.dtype, (part.stop - part.start,), part.master.device) for part in parts]
-            self._made[key] = made
-            flat = tuple(FlatPart(part.start, values) for part, values in zip(parts, made, strict=True))
-            return FlatSlices(tuple(self._parameter.shape), torch_dtype(stored.dtype), flat).pieces()
-
-        return place
-
-    def _one(self, key: str, stored: StoredTensor) -> Callable[[], Sequence[Any]]:
-        def place() -> Sequence[Any]:
-            if not self._parts():
-                return ()
-            self._whole[key] = empty_like_stored(stored.dtype, stored.shape)
-            return pieces_of(self._whole[key], key)[0]
-
-        return place
-
-    def _parts(self) -> Sequence[StatePart]:
-        return self._optimizer.state_parts(self._parameter)
-
-    def _adopt(self) -> None:
-        """The state becomes exactly what was saved; a parameter that was never stepped then has none now."""
-        parts = [
-            StatePart(
-                part.start,
-                part.stop,
-                part.master,
-                {key: made[place] for key, made in self._made.items()},
-                {**self._values, **{key: value.clone() for key, value in self._whole.items()}},
-            )
-            for place, part in enumerate(self._parts())
-        ]
-        has_state = bool(self._made or self._whole or self._values)
-        self._optimizer.set_state_of(self._parameter, parts if has_state else None)
+def _capture_value(into: Collector, path: Parts, value: Any) -> None:
+    if isinstance(value, torch.Tensor):
+        into.add_tensor(path, value, SliceKind.OPTIMIZER)
+    elif holds_tensors(value):
+        into.add_tree(value, path, SliceKind.OPTIMIZER)
+    else:
+        into.add_value(path, value)

@@ -109,7 +109,6 @@ class ShardedOptimizer(Optimizer):
         self._rounds.after_collecting = self._after_collecting
         self._rounds.after_backward = self._after_backward
         self._has_warned = False
-        self._must_publish = False
         prototype = inner([nn.Parameter(torch.empty(1, 1))], **options)
         super().__init__(groups_of(model, params), prototype.defaults)
         self._append(self.param_groups)
@@ -147,7 +146,6 @@ class ShardedOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._publish_if_due()
         self._check_in_place()
         self._check_in_model()
         touched = self._rounds.settle()
@@ -264,30 +262,47 @@ class ShardedOptimizer(Optimizer):
         if shard is not None:
             shard.set_state(self._index_of[id(parameter)], parts, self.param_groups)
 
+    def stepped_dtype(self, parameter: torch.Tensor) -> torch.dtype:
+        """The dtype of the values of a parameter that are stepped."""
+        return self._master_dtype or parameter.dtype
+
     def has_masters(self, parameter: torch.Tensor) -> bool:
         """Whether what is stepped is not the parameter itself but of another dtype."""
-        return (self._master_dtype or parameter.dtype) != parameter.dtype
+        return self.stepped_dtype(parameter) != parameter.dtype
+
+    def owns_part_of(self, parameter: torch.Tensor) -> bool:
+        """Whether any element of a parameter is this rank's."""
+        bucket, offset = self._place_of(parameter)
+        begin, end = bucket.part(self._collectives.rank)
+        return max(begin, offset) < min(end, offset + parameter.numel())
+
+    def group_of(self, parameter: torch.Tensor) -> dict[str, Any]:
+        """The param group a parameter is in."""
+        return self.param_groups[self._group_of[self._index_of[id(parameter)]]]
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether parameters of stage 3 are held whole, in `gathered()` or a forward."""
+        return self._units is not None and self._units.are_in_use
 
     @torch.no_grad()
     def make_shard_of(self, parameter: torch.Tensor) -> None:
         """State for a parameter that is frozen now: it was trained before, or will be."""
-        bucket = self._layout.buckets[self._layout.bucket_of[self._index_of[id(parameter)]]]
+        bucket, _ = self._place_of(parameter)
         if bucket.index not in self._shards:
             self._shards[bucket.index] = self._shard_for(bucket)
 
     @torch.no_grad()
     def refresh_master_of(self, parameter: torch.Tensor) -> None:
-        """Takes a parameter as it is now; the others of its bucket too."""
-        index = self._layout.bucket_of[self._index_of[id(parameter)]]
-        if index in self._shards:
-            self._refresh(index, self._shards[index])
-
-    def parameters_were_written_in_part(self) -> None:
-        """Each rank wrote its part alone: before they are used, all get all parts."""
-        self._must_publish = True
+        """Takes one parameter as it is now."""
+        bucket, offset = self._place_of(parameter)
+        for part in self.state_parts(parameter):
+            self._memories[bucket.index].read_own(offset + part.start, part.master)
 
     def was_restored(self) -> None:
-        """State and parameters are those of a checkpoint now."""
+        """State and parameters are those of a checkpoint now: what was gathered before is not."""
+        if self._units is not None:
+            self._units.reset()
         self._note_versions()
 
     def close(self) -> None:
@@ -403,7 +418,6 @@ class ShardedOptimizer(Optimizer):
                 self._units.reset()
         if self._units is not None:
             self._units.begin_forward()
-        self._publish_if_due()
         self._activate()
         if self._model.training and self._rounds.syncs and self._broadcasts_buffers and torch.is_grad_enabled():
             self._broadcast_buffers()
@@ -450,14 +464,13 @@ class ShardedOptimizer(Optimizer):
         for buffer in self._model.buffers():
             self._collectives.broadcast(buffer)
 
+    def _place_of(self, parameter: torch.Tensor) -> tuple[Bucket, int]:
+        index = self._index_of[id(parameter)]
+        bucket = self._layout.buckets[self._layout.bucket_of[index]]
+        return bucket, bucket.offsets[bucket.parameters.index(index)]
+
     def _shard_of(self, parameter: torch.Tensor) -> Shard | None:
         return self._shards.get(self._layout.bucket_of[self._index_of[id(parameter)]])
-
-    def _publish_if_due(self) -> None:
-        if self._must_publish:
-            self._must_publish = False
-            for gathering in [memory.start_publish() for memory in self._memories]:
-                gathering.wait()
 
     def _refresh(self, index: int, shard: Shard) -> None:
         for tile in shard.tiles(step=False):
