@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from shardkeep.errors import StateError
-from shardkeep.zero.autograd_internals import at_end_of_backward, version_of
+from shardkeep.zero.autograd_internals import at_end_of_backward, is_accumulating, version_of
 from shardkeep.zero.collectives import Collectives, PendingSum
 from shardkeep.zero.layout import Bucket, Layout
 
@@ -29,8 +29,10 @@ Sink = Callable[[int, PendingSum], None]
 
 @dataclass(slots=True)
 class _Filling:
-    """One bucket in the present round."""
+    """One bucket in the present round. `missing`: parameters trained now whose gradient did not arrive yet."""
 
+    missing: int
+    is_reduced: bool
     memory: torch.Tensor | None = None
     arrived: set[int] = field(default_factory=set)
     has_left: bool = False
@@ -69,9 +71,10 @@ class GradientRounds:
         self._flying: deque[tuple[int, PendingSum]] = deque()
         self._waiting: dict[int, torch.Tensor] = {}
         self._local: dict[int, torch.Tensor] = {}
-        self._versions: dict[int, int] = {}
-        self._spare: dict[int, torch.Tensor] = {}
+        self._kept: dict[int, tuple[int, int]] = {}
+        self._spare: torch.Tensor | None = None
         self._has_begun = False
+        self._accumulates = False
         self._hooks: dict[int, list[RemovableHandle]] = {}
 
     # --- hooks -------------------------------------------------------------------------------------------------------
@@ -93,8 +96,12 @@ class GradientRounds:
                 handle.remove()
         self._hooks.clear()
 
-    def begin(self) -> None:
-        """Called inside a backward, at the latest by its first gradient: its end will flush. Idempotent."""
+    def begin(self, *, accumulates: bool = True) -> None:
+        """Called inside a backward, at the latest by its first gradient: its end will flush. Idempotent.
+
+        `accumulates`: False for torch.autograd.grad(), which gives no parameter a gradient: nothing is reduced then.
+        """
+        self._accumulates = self._accumulates or accumulates
         if not self._has_begun:
             self._has_begun = True
             at_end_of_backward(self._end_backward)
@@ -111,9 +118,7 @@ class GradientRounds:
         for _, pending in self._flying:
             pending.wait()
         self._flying.clear()
-        self._fillings.clear()
-        self._next = 0
-        self._has_begun = False
+        self._reset_round()
         self.has_failed = True
 
     def clear(self) -> None:
@@ -124,7 +129,7 @@ class GradientRounds:
         self.touched.clear()
         self._waiting.clear()
         self._local.clear()
-        self._versions.clear()
+        self._kept.clear()
 
     def settle(self) -> torch.Tensor:
         """Reduces what is still waiting on any rank; says which parameters have a gradient on any. Collective."""
@@ -150,9 +155,9 @@ class GradientRounds:
         return marks[:count].bool()
 
     def _check_unchanged(self) -> None:
-        for index, version in self._versions.items():
+        for index, kept in self._kept.items():
             grad = self._parameters[index].grad
-            if grad is not None and version_of(grad) != version:
+            if grad is not None and _identity(grad) != kept:
                 raise StateError(
                     f"the gradient of {self._layout.specs[index].name} was changed in place after backward(), which "
                     "has no effect on the sharded step: use the optimizer's clip_grad_norm_ or scale_grads_, and "
@@ -164,14 +169,14 @@ class GradientRounds:
     def _set_aside(self, index: int) -> None:
         """Before a gradient is accumulated: what is there already must not be reduced twice."""
         parameter = self._parameters[index]
-        if parameter.grad is not None:
+        if parameter.grad is not None and is_accumulating(parameter):
             self._local[index] = parameter.grad
             parameter.grad = None
 
     def _collect(self, index: int) -> None:
         parameter = self._parameters[index]
         grad = parameter.grad
-        if grad is None:
+        if grad is None or not parameter.requires_grad:  # frozen since the forward
             return
         if grad.layout is not torch.strided:
             raise StateError(f"{self._layout.specs[index].name} has a sparse gradient; make it dense (sparse=False)")
@@ -206,13 +211,13 @@ class GradientRounds:
             before += grad
             parameter.grad = before
         assert parameter.grad is not None
-        self._versions[index] = version_of(parameter.grad)
+        self._kept[index] = _identity(parameter.grad)
 
     def _put(self, bucket: Bucket, index: int, grad: torch.Tensor) -> None:
         filling = self._filling(bucket.index)
         if filling.memory is None:
             filling.memory = self._memory(bucket)
-        place = bucket.parameters.index(index)
+        place = self._layout.place_of[index]
         part = filling.memory[bucket.offsets[place] : bucket.offsets[place] + bucket.sizes[place]]
         waiting = self._waiting.pop(index, None)
         if waiting is not None:
@@ -222,20 +227,19 @@ class GradientRounds:
             part += grad
         else:
             part.copy_(grad)
+            filling.missing -= 1
         filling.arrived.add(index)
 
     def _launch_ready(self) -> None:
         buckets = self._layout.buckets
         while self._next < len(buckets):
             bucket = buckets[self._next]
-            if self._is_reduced(bucket):
-                if len(self._filling(bucket.index).arrived) < len(bucket.parameters):
+            filling = self._filling(bucket.index)
+            if filling.is_reduced:
+                if filling.missing:
                     return
                 self._leave(bucket)
             self._next += 1
-
-    def _is_reduced(self, bucket: Bucket) -> bool:
-        return any(self._parameters[index].requires_grad for index in bucket.parameters)
 
     def _leave(self, bucket: Bucket) -> None:
         """Off to its owners; what did not arrive is zero, or what was waiting."""
@@ -263,29 +267,45 @@ class GradientRounds:
         while len(self._flying) > left:
             index, pending = self._flying.popleft()
             self._sink(index, pending)
-            self._spare = {pending.sent.numel() * pending.sent.itemsize: pending.sent}  # one, whatever sizes there are
+            held = 0 if self._spare is None else self._spare.nbytes
+            if held < pending.sent.nbytes <= self._layout.bucket_bytes:  # one, and of no parameter that is larger
+                self._spare = pending.sent
 
     def _memory(self, bucket: Bucket) -> torch.Tensor:
         first = self._parameters[bucket.parameters[0]]
         dtype = self._wire_dtype or first.dtype
-        spare = self._spare.pop(bucket.size * dtype.itemsize, None)
-        if spare is not None and spare.dtype == dtype and spare.device == first.device:
-            return spare
+        spare, size_bytes = self._spare, bucket.size * dtype.itemsize
+        if spare is not None and spare.nbytes >= size_bytes and spare.device == first.device:
+            self._spare = None
+            return spare.view(torch.uint8)[:size_bytes].view(dtype)
         return torch.empty(bucket.size, dtype=dtype, device=first.device)
 
     def _filling(self, index: int) -> _Filling:
         found = self._fillings.get(index)
         if found is None:
-            found = self._fillings[index] = _Filling()
+            trained = sum(self._is_trained(member) for member in self._layout.buckets[index].parameters)
+            found = self._fillings[index] = _Filling(trained, trained > 0)
         return found
 
+    def _is_trained(self, index: int) -> bool:
+        return index in self._hooks and self._parameters[index].requires_grad
+
     def _end_backward(self) -> None:
-        if self.syncs:
+        if self.syncs and self._accumulates:
             for bucket in self._layout.buckets:
-                if self._is_reduced(bucket) and not self._filling(bucket.index).has_left:
+                filling = self._filling(bucket.index)
+                if filling.is_reduced and not filling.has_left:
                     self._leave(bucket)
             self._land(0)
-            self._fillings.clear()
-        self._next = 0
-        self._has_begun = False
+        self._reset_round()
         self.after_backward()
+
+    def _reset_round(self) -> None:
+        self._fillings.clear()
+        self._next = 0
+        self._has_begun = self._accumulates = False
+
+
+def _identity(grad: torch.Tensor) -> tuple[int, int]:
+    """Changes when a gradient is replaced or written."""
+    return grad.data_ptr(), version_of(grad)

@@ -103,6 +103,8 @@ class Layout:
     buckets: list[Bucket] = field(default_factory=list)
     bucket_of: dict[int, int] = field(default_factory=dict)
     """Of each parameter, by index."""
+    place_of: dict[int, int] = field(default_factory=dict)
+    """Of each parameter, among those of its bucket."""
 
     def append(self, specs: Sequence[ParameterSpec]) -> list[Bucket]:
         """Buckets for further parameters. They are filled from the last parameter on, which has its gradient first."""
@@ -113,6 +115,7 @@ class Layout:
             bucket = self._bucket(len(self.buckets), [first + member for member in members])
             self.buckets.append(bucket)
             self.bucket_of.update(dict.fromkeys(bucket.parameters, bucket.index))
+            self.place_of.update((member, place) for place, member in enumerate(bucket.parameters))
             added.append(bucket)
         return added
 
