@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from shardkeep.errors import ConfigurationError, StateError
-from shardkeep.zero.autograd_internals import in_backward, version_of
+from shardkeep.zero.autograd_internals import accumulates, in_backward, version_of
 from shardkeep.zero.collectives import Collectives, PendingSum
 from shardkeep.zero.gradients import GradientRounds
 from shardkeep.zero.inner import InnerTile
@@ -430,7 +430,7 @@ class ShardedOptimizer(Optimizer):
             return
         for found in tree_leaves(output):
             if isinstance(found, torch.Tensor) and found.requires_grad:
-                found.register_hook(lambda _: self._rounds.begin())
+                found.register_hook(lambda _: self._rounds.begin(accumulates=accumulates()))
 
     def _after_load(self, parameters: list[nn.Parameter]) -> None:
         for parameter in parameters:
