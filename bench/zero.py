@@ -2,8 +2,8 @@
 
 Run as `python -m bench.zero`. Two processes (gloo over loopback, one torch thread each) train one model, in turns, with
 DDP and AdamW, with ZeroRedundancyOptimizer, with FSDP2, and with `ShardedOptimizer` at each stage and offload; NVMe is
-compared with moments in memory-mapped files. All must come to the same losses. Times are medians of the runs; bytes are
-those of the loopback device, of the run with the fewest, as others may use it too.
+compared with moments in memory-mapped files. All must come to the same losses. Times are medians of the runs, CPU is
+that of all ranks; bytes are those of the loopback device, of the run with the fewest, as others may use it too.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from bench.rank_job import run_rank_processes
 from bench.zero_contenders import BASELINE
 
 _MEBIBYTE = 1 << 20
+_SLOWEST = ("step_seconds", "optimizer_seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One contender: medians of the slowest rank's times, and the least bytes of all ranks together."""
+    """One contender: medians of the slowest rank's times and of all ranks' CPU, and the least bytes of all ranks."""
 
     contender: str
     step_seconds: float
     fastest_seconds: float
     slowest_seconds: float
     optimizer_seconds: float
+    cpu_seconds: float
     wire_bytes: float
 
 
@@ -63,16 +65,17 @@ def measure(options: argparse.Namespace, folder: Path) -> Measured:
 
 
 def _rows(by_rank: Sequence[Sequence[dict[str, Any]]]) -> list[Row]:
-    runs: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    runs: defaultdict[str, list[Sequence[dict[str, Any]]]] = defaultdict(list)
     for same in zip(*by_rank, strict=True):
-        slowest = max(reading["step_seconds"] for reading in same)
-        in_optimizer = max(reading["optimizer_seconds"] for reading in same)
-        runs[same[0]["contender"]].append((slowest, in_optimizer, min(reading["wire_bytes"] for reading in same)))
-    rows = []
-    for name, found in runs.items():
-        steps, in_optimizer, wire = zip(*found, strict=True)
-        rows.append(Row(name, median(steps), min(steps), max(steps), median(in_optimizer), min(wire)))
-    return rows
+        runs[same[0]["contender"]].append(same)
+    return [_row(name, found) for name, found in runs.items()]
+
+
+def _row(name: str, runs: Sequence[Sequence[dict[str, Any]]]) -> Row:
+    steps, in_optimizer = ([max(one[key] for one in same) for same in runs] for key in _SLOWEST)
+    cpu = median(sum(one["cpu_seconds"] for one in same) for same in runs)
+    wire = min(one["wire_bytes"] for same in runs for one in same)
+    return Row(name, median(steps), min(steps), max(steps), median(in_optimizer), cpu, wire)
 
 
 def show(console: Console, measured: Measured) -> None:
@@ -80,8 +83,8 @@ def show(console: Console, measured: Measured) -> None:
     base = next(row for row in measured.rows if row.contender == BASELINE)
     count = f"{measured.parameters / 1e6:.1f} M fp32 parameters on {measured.ranks} ranks"
     table = Table(title=f"{count}: seconds a step, medians")
-    table.add_column("")
-    for column in ("step s", "of DDP", "fastest-slowest", "in step() s", "MB on the wire", "of DDP"):
+    table.add_column("", no_wrap=True)
+    for column in ("step s", "of DDP", "fastest-slowest", "in step() s", "CPU s", "of DDP", "MB on the wire", "of DDP"):
         table.add_column(column, justify="right")
     for row in measured.rows:
         table.add_row(
@@ -90,6 +93,8 @@ def show(console: Console, measured: Measured) -> None:
             f"{row.step_seconds / base.step_seconds:.2f}",
             f"{row.fastest_seconds:.3f}-{row.slowest_seconds:.3f}",
             f"{row.optimizer_seconds:.3f}",
+            f"{row.cpu_seconds:.2f}",
+            f"{row.cpu_seconds / base.cpu_seconds:.2f}",
             f"{row.wire_bytes / 1e6:.1f}",
             f"{row.wire_bytes / base.wire_bytes:.2f}",
         )
@@ -119,7 +124,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> None:
     options = parse_arguments(arguments)
-    console = Console(stderr=options.json, width=None if sys.stdout.isatty() else 120)
+    console = Console(stderr=options.json, width=None if sys.stdout.isatty() else 150)
     with tempfile.TemporaryDirectory(prefix="shardkeep-bench-", dir=options.directory) as folder:
         measured = measure(options, Path(folder))
     show(console, measured)

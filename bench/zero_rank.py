@@ -26,11 +26,12 @@ _LOOPBACK = "lo:"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A run of some steps: seconds and bytes over the loopback device, all ranks', for each step."""
+    """A run of some steps. Each figure is for one step; CPU is that of all threads, bytes are those of all ranks."""
 
     contender: str
     step_seconds: float
     optimizer_seconds: float
+    cpu_seconds: float
     wire_bytes: float
 
 
@@ -68,7 +69,7 @@ class Turns:
         data = [batch(self._size, step=taken + step, rank=dist.get_rank()) for step in range(steps)]
         losses, in_optimizer = [], 0.0
         dist.barrier()
-        sent, started = loopback_bytes(), time.monotonic()
+        sent, cpu, started = loopback_bytes(), time.process_time(), time.monotonic()
         for one in data:
             contender.optimizer.zero_grad()
             loss = loss_of(contender.model, one)
@@ -79,10 +80,10 @@ class Turns:
             losses.append(loss.detach())
         wall = time.monotonic() - started
         dist.barrier()
-        wire = loopback_bytes() - sent
+        cpu, wire = time.process_time() - cpu, loopback_bytes() - sent
         self._taken[contender.name] += steps
         self._losses[contender.name] += [float(loss) for loss in losses]
-        return Reading(contender.name, wall / steps, in_optimizer / steps, wire / steps)
+        return Reading(contender.name, wall / steps, in_optimizer / steps, cpu / steps, wire / steps)
 
 
 def loopback_bytes() -> int:
