@@ -229,11 +229,10 @@ class Units:
         order.use(unit.number)
         if phase == "backward" and not unit.is_whole:
             unit.collected.clear()
-        if self._ahead is not None:
-            if self._ahead is unit:
-                self._ahead = None
-            else:
-                self._drop_ahead()
+        if self._ahead is unit:
+            self._ahead = None
+        elif self._ahead is not None and self._ahead.number != order.next:
+            self._drop_ahead()
         unit.start_gather()
         foretold = self._units.get(order.next) if order.next is not None else None
         if foretold is not None and all(memory.flat is None for memory in foretold.memories):

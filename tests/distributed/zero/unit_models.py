@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -67,12 +67,14 @@ class CheckpointedInPart(Plain):
     """A checkpoint that ends in the middle of a block, and one inside of another."""
 
     def forward(self, x: torch.Tensor) -> Any:
+        first, middle, last = cast("list[Block]", list(self.blocks))
+
         def two(x: torch.Tensor) -> Any:
-            x = checkpoint(self.blocks[0], x, use_reentrant=False)
-            return self.blocks[1].up(x)
+            x = checkpoint(first, x, use_reentrant=False)
+            return middle.up(x)
 
         x = checkpoint(two, x, use_reentrant=False)
-        return self.head(self.blocks[2](self.blocks[1].down(x)))
+        return self.head(last(middle.down(x)))
 
 
 class CalledTwice(Plain):
