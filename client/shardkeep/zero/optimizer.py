@@ -200,9 +200,30 @@ class ShardedOptimizer(Optimizer):
     def scale_grads_(self, factor: float) -> None:
         """Multiplies all gradients. Collective."""
         self._rounds.settle()
+        if factor == 1.0:
+            return
         for shard in self._shards.values():
             for _, values in shard.gradients(write=True):
                 values.mul_(factor)
+
+    @torch.no_grad()
+    def unscale_grads_(self, factor: float) -> bool:
+        """Multiplies all gradients; whether they are finite on all ranks. Collective."""
+        self._rounds.settle()
+        bad = torch.zeros((), device=self._parameters[0].device)
+        for shard in self._shards.values():
+            for _, values in shard.gradients(write=True):
+                if values.numel() and not torch.isfinite(torch.linalg.vector_norm(values, torch.inf)):
+                    bad.fill_(1.0)
+                values.mul_(factor)
+        return not self._collectives.maximum(bad)
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        raise ConfigurationError(
+            "torch.amp.GradScaler looks at p.grad, which is not what is stepped here: use shardkeep.zero.GradScaler, "
+            "which unscales and checks the reduced gradients of all ranks"
+        )
 
     def grad_slice(self, name: str) -> tuple[int, torch.Tensor] | None:
         """The part of this rank of a parameter's reduced gradient: its first element and the fp32 values, as a copy.
