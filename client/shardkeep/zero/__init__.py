@@ -2,5 +2,6 @@
 
 from shardkeep.zero.offload import NvmeOffload
 from shardkeep.zero.optimizer import ShardedOptimizer
+from shardkeep.zero.scaler import GradScaler
 
-__all__ = ["NvmeOffload", "ShardedOptimizer"]
+__all__ = ["GradScaler", "NvmeOffload", "ShardedOptimizer"]

@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,8 @@ from torch.optim import Optimizer
 
 from shardkeep.zero import ShardedOptimizer
 
+Stage = Literal[1, 2, 3]
+STAGES: Final[tuple[Stage, ...]] = (1, 2, 3)
 Tensors = dict[str, torch.Tensor]
 States = dict[str, dict[str, Any]]
 

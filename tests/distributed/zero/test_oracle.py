@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 
 from shardkeep.zero import ShardedOptimizer
 from tests.distributed.launcher import RankPools
-from tests.distributed.zero.oracle import Plan, Tiny, differences, sharded, tiny_batch, unsharded, whole_gradients
+from tests.distributed.zero.oracle import (
+    STAGES,
+    Plan,
+    Tiny,
+    differences,
+    sharded,
+    tiny_batch,
+    unsharded,
+    whole_gradients,
+)
 
+OFFLOADS: tuple[Literal["cpu"] | None, ...] = (None, "cpu")
 OPTIONS: dict[str, Any] = {"lr": 1e-2, "weight_decay": 0.1}
 
 
@@ -22,13 +32,13 @@ def train_grid(rank: int, world_size: int, *, plans: list[Plan], dtypes: list[to
     for dtype, plan in itertools.product(dtypes, plans):
         make_model = partial(Tiny, dtype)
         wanted = unsharded(make_model, torch.optim.AdamW, OPTIONS, plan, world_size)
-        for stage, offload in itertools.product((1, 2, 3), (None, "cpu")):
+        for stage, offload in itertools.product(STAGES, OFFLOADS):
             model = make_model()
             optimizer = ShardedOptimizer(
                 model,
                 torch.optim.AdamW,
-                stage=stage,  # type: ignore[arg-type]
-                offload=offload,  # type: ignore[arg-type]
+                stage=stage,
+                offload=offload,
                 bucket_mb=0.0004,
                 persistent_elements=20,
                 **OPTIONS,
@@ -59,9 +69,9 @@ def full_batch_gradients(rank: int, world_size: int) -> list[str]:
     batch = torch.cat([tiny_batch(0, 0, each) for each in range(world_size)])
     whole(batch).square().mean().backward()
     wrong = []
-    for stage in (1, 2, 3):
+    for stage in STAGES:
         model = Tiny()
-        optimizer = ShardedOptimizer(model, torch.optim.SGD, stage=stage, bucket_mb=0.0004, persistent_elements=20)  # type: ignore[arg-type]
+        optimizer = ShardedOptimizer(model, torch.optim.SGD, stage=stage, bucket_mb=0.0004, persistent_elements=20)
         model(tiny_batch(0, 0, rank)).square().mean().backward()
         found = whole_gradients(optimizer)
         for name, parameter in whole.named_parameters():
