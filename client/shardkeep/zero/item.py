@@ -48,6 +48,7 @@ class ShardedItem:
 
     def capture(self, into: Collector) -> None:
         """Add this rank's slices of the state, as views of live memory. Runs no collective."""
+        self._optimizer.check_stepped()
         self.before_step()
         parameters = list(optimizer_parameters(self._optimizer, self.name, into.names))
         for named in parameters:

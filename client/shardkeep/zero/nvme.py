@@ -94,8 +94,12 @@ class NvmeStore:
 
     def was_loaded(self) -> None:
         """State is whole again, whatever failed before."""
-        self.traffic.reset()
+        self.abandon()
         self._room = torch.empty(0, dtype=torch.uint8)
+
+    def abandon(self) -> None:
+        """After a failure: what was on its way does not matter."""
+        self.traffic.reset()
 
     def drain(self) -> None:
         """Returns when nothing moves; raises what failed."""

@@ -128,7 +128,8 @@ class NvmeShard:
         self._has_gradient = True
 
     def drop_gradient(self) -> None:
-        """Forgets the gradient; its room stays."""
+        """Forgets the gradient; its room stays. Outside of a step nothing but gradients is written behind."""
+        self._store.abandon()
         self._has_gradient = False
 
     def gradients(self, *, write: bool) -> Iterator[tuple[int, torch.Tensor]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, overload
 
 import torch
@@ -19,14 +20,18 @@ from torch.utils._pytree import tree_leaves
 
 from shardkeep.errors import ConfigurationError, StateError
 from shardkeep.zero.autograd_internals import accumulates, in_backward, version_of
+from shardkeep.zero.budget import IN_FLIGHT as IN_FLIGHT_ON_BUDGET
 from shardkeep.zero.collectives import Collectives, PendingSum
-from shardkeep.zero.gradients import GradientRounds
+from shardkeep.zero.disk_part import MemoryPart
+from shardkeep.zero.gradients import IN_FLIGHT, GradientRounds
 from shardkeep.zero.inner import InnerTile
 from shardkeep.zero.item import ShardedItem
 from shardkeep.zero.layout import Bucket, Layout, LayoutKind, ParameterSpec
 from shardkeep.zero.model_hooks import watch_forward, watch_loads
 from shardkeep.zero.named_parameters import check_inner, check_model, groups_of, named, names_of
 from shardkeep.zero.norms import GradientNorm
+from shardkeep.zero.nvme import NvmeStore
+from shardkeep.zero.nvme_shard import shard_on_nvme
 from shardkeep.zero.offload import NvmeOffload
 from shardkeep.zero.parameter_memory import ParameterMemory, WholeMemory
 from shardkeep.zero.shards import MemoryShard, Shard, StatePart
@@ -92,6 +97,19 @@ class ShardedOptimizer(Optimizer):
         self._group_of: list[int] = []
         self._index_of: dict[int, int] = {}
         self._layout = Layout(layout, self._collectives.world_size, max(1, round(bucket_mb * _MEBIBYTE)))
+        self._nvme = (
+            NvmeStore(
+                offload,
+                rank=self._collectives.rank,
+                world_size=self._collectives.world_size,
+                kind=layout,
+                gathers=stage == 3,
+                wire_dtype=reduce_dtype,
+            )
+            if isinstance(offload, NvmeOffload)
+            else None
+        )
+        self._is_half_stepped = False
         self._memories: list[ParameterMemory] = []
         self._shards: dict[int, Shard] = {}
         self._versions: list[int] = []
@@ -102,6 +120,7 @@ class ShardedOptimizer(Optimizer):
             keep_local=stage == 1,
             wire_dtype=reduce_dtype,
             sink=self._take_gradient,
+            in_flight=IN_FLIGHT if self._nvme is None else IN_FLIGHT_ON_BUDGET,
         )
         self._units = Units(model, whole_modules, persistent_elements) if stage == 3 else None
         if self._units is not None:
@@ -122,9 +141,13 @@ class ShardedOptimizer(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters of the model; every rank does. They get buckets of their own."""
-        super().add_param_group(param_group)
-        if self._parameters:
-            self._append(self.param_groups[-1:])
+        if not self._parameters:  # the groups to begin with
+            super().add_param_group(param_group)
+            return
+        (added,) = groups_of(self._model, [param_group])
+        added["param_names"] = named(added, names_of(self._model), f"group {len(self.param_groups)}")
+        super().add_param_group(added)
+        self._append(self.param_groups[-1:])
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets all gradients, reduced or not; also those of a backward that raised."""
@@ -146,6 +169,7 @@ class ShardedOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self.check_stepped()
         self._check_in_place()
         self._check_in_model()
         touched = self._rounds.settle()
@@ -153,7 +177,18 @@ class ShardedOptimizer(Optimizer):
         if not bool(touched.any()):
             self._warn_of_nothing()
             return loss
-        is_touched = touched.tolist().__getitem__
+        self._is_half_stepped = True
+        try:
+            self._step_shards(touched.tolist().__getitem__)
+        except BaseException:
+            if self._nvme is not None:
+                self._nvme.abandon()
+            raise
+        self._is_half_stepped = False
+        self._note_versions()
+        return loss
+
+    def _step_shards(self, is_touched: Callable[[int], bool]) -> None:
         gatherings = []
         for bucket in self._layout.buckets:
             shard, memory = self._shards.get(bucket.index), self._memories[bucket.index]
@@ -165,8 +200,8 @@ class ShardedOptimizer(Optimizer):
             gatherings.append(memory.start_publish())
         for gathering in gatherings:
             gathering.wait()
-        self._note_versions()
-        return loss
+        if self._nvme is not None:
+            self._nvme.drain()
 
     # --- gradients ---------------------------------------------------------------------------------------------------
 
@@ -320,10 +355,24 @@ class ShardedOptimizer(Optimizer):
         for part in self.state_parts(parameter):
             self._memories[bucket.index].read_own(offset + part.start, part.master)
 
+    def check_stepped(self) -> None:
+        """StateError if a step raised half-way: some of the state is a step ahead of the rest."""
+        if self._is_half_stepped:
+            raise StateError(
+                "the last step() raised before all parameters were stepped, so they are of two steps: load a "
+                "checkpoint, or stop and resume in a new process"
+            )
+
     def was_restored(self) -> None:
         """State and parameters are those of a checkpoint now: what was gathered before is not."""
+        self._is_half_stepped = False
+        if self._nvme is not None:
+            self._nvme.was_loaded()
         if self._units is not None:
             self._units.reset()
+        for memory in self._memories:
+            if isinstance(memory, UnitMemory):
+                memory.free()
         self._note_versions()
 
     def close(self) -> None:
@@ -333,6 +382,8 @@ class ShardedOptimizer(Optimizer):
             hook.remove()
         if self._units is not None:
             self._units.close()
+        if self._nvme is not None:
+            self._nvme.close()
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -346,7 +397,7 @@ class ShardedOptimizer(Optimizer):
                 self._parameters.append(parameter)
                 self._group_of.append(place)
                 specs.append(self._spec(parameter, name))
-        added = self._layout.append(specs)
+        added = self._layout.append(specs) if self._nvme is None else self._nvme.fit(self._layout, specs)
         device = self._parameters[0].device if self._parameters else torch.device("cpu")
         self._collectives.check_equal(self._layout.digest(), "the parameters", device)
         for bucket in added:
@@ -363,7 +414,8 @@ class ShardedOptimizer(Optimizer):
     def _memory_for(self, bucket: Bucket) -> ParameterMemory:
         members = [self._parameters[index] for index in bucket.parameters]
         if self._units is not None and not self._units.is_persistent(bucket.run):
-            return self._units.add(bucket, members, self._collectives)
+            keep = MemoryPart.of if self._nvme is None else self._nvme.keep
+            return self._units.add(bucket, members, self._collectives, keep)
         return WholeMemory(bucket, members, self._collectives)
 
     def _activate(self) -> None:
@@ -377,17 +429,21 @@ class ShardedOptimizer(Optimizer):
 
     def _shard_for(self, bucket: Bucket) -> Shard:
         begin, end = bucket.part(self._collectives.rank)
-        memory = self._memories[bucket.index]
+        memory, dtype = self._memories[bucket.index], self.stepped_dtype(self._parameters[bucket.parameters[0]])
+        if self._nvme is not None:
+            inner_tile = partial(self._inner_tile, bucket, dtype=dtype, device=torch.device("cpu"))
+            return shard_on_nvme(self._nvme, bucket, (begin, end), memory, dtype, inner_tile, divisor=self._divisor)
         own = memory.own
         assert own is not None
         device = torch.device("cpu") if self._offload == "cpu" else own.device
-        dtype = self._master_dtype or own.dtype
         if dtype == own.dtype and device == own.device:
             master = own
         else:
-            master = torch.empty(end - begin, dtype=dtype, device=device)
+            is_pinned = device != own.device
+            master = torch.empty(end - begin, dtype=dtype, device=device, pin_memory=is_pinned)
             memory.read_own(begin, master)
-        return MemoryShard(self._inner_tile(bucket, begin, end, dtype, device), master, begin, divisor=self._divisor)
+        inner = self._inner_tile(bucket, begin, end, dtype, device)
+        return MemoryShard(inner, master, begin, divisor=self._divisor, is_pinned=device != own.device)
 
     def _inner_tile(self, bucket: Bucket, begin: int, end: int, dtype: torch.dtype, device: torch.device) -> InnerTile:
         return InnerTile(

@@ -10,7 +10,7 @@ import contextlib
 import mmap
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,6 +61,8 @@ class TileTraffic:
         self._sets: deque[BufferSet] = deque()
         self._taken: list[BufferSet] = []
         self._writes: dict[TileKey, Future[None]] = {}
+        self._failure: BaseException | None = None
+        """Of a write: nothing goes on after it."""
 
     @property
     def set_bytes(self) -> int:
@@ -78,6 +80,7 @@ class TileTraffic:
 
     def take(self, fetch: Fetch) -> BufferSet:
         """A set that holds it; `put_back` must follow."""
+        self._check()
         found = next((one for one in self._sets if one.fetch == fetch), None)
         if found is None:
             found = self._start(fetch)
@@ -111,23 +114,22 @@ class TileTraffic:
         done.job = self._writes[key] = self._pool.submit(self._write, done, tuple(moves))
 
     def drain(self) -> None:
-        """Returns when nothing moves any more; raises what failed meanwhile."""
-        failed = None
+        """Returns when nothing moves any more; raises what failed since `reset`."""
         for one in self._sets:
-            job, one.job = one.job, None
-            one.fetch = None
+            job, one.job, one.fetch = one.job, None, None
             if job is not None:
-                failed = job.exception() or failed
+                wait([job])
         self._writes.clear()
-        if failed is not None:
-            raise failed
+        self._check()
 
     def reset(self) -> None:
-        """After a failure: waits for what moves and forgets it, failed or not, and all sets."""
+        """After a failure: waits for what moves and forgets it, failed or not. No set is taken any more."""
+        self._failure = None
+        self._sets.extend(self._taken)
+        self._taken.clear()
         with contextlib.suppress(StateError):
             self.drain()
-        self._sets.clear()
-        self._taken.clear()
+        self._failure = None
 
     def close(self) -> None:
         """Waits for what moves and gives the sets back."""
@@ -162,9 +164,17 @@ class TileTraffic:
             self._forget(span)
 
     def _write(self, source: BufferSet, moves: tuple[Move, ...]) -> None:
-        for span, at in moves:
-            self._file.write(span.offset, source.view[at : at + span.size_bytes])
-            self._forget(span)
+        try:
+            for span, at in moves:
+                self._file.write(span.offset, source.view[at : at + span.size_bytes])
+                self._forget(span)
+        except BaseException as exc:
+            self._failure = exc
+            raise
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def _forget(self, span: Span) -> None:
         if not self._keeps_pages:
