@@ -26,15 +26,17 @@ def is_accumulating(parameter: torch.Tensor) -> bool:
 
 def accumulates() -> bool:
     """Inside a tensor's hook: whether the graph that runs adds to the gradients of the leaves below."""
-    node: Any = torch._C._current_autograd_node()  # type: ignore[attr-defined]  # noqa: SLF001
+    functions: Any = torch._C  # noqa: SLF001
+    node: Any = functions._current_autograd_node()  # noqa: SLF001
     while (below := next((one for one, _ in node.next_functions if one is not None), None)) is not None:
         node = below
     return _executes(node)
 
 
 def _executes(leaf: Any) -> bool:
+    functions: Any = torch._C  # noqa: SLF001
     try:
-        return bool(torch._C._will_engine_execute_node(leaf))  # type: ignore[attr-defined]  # noqa: SLF001
+        return bool(functions._will_engine_execute_node(leaf))  # noqa: SLF001
     except RuntimeError:  # what it says of leaves whose gradients torch.autograd.grad() was asked for
         return False
 
@@ -54,4 +56,5 @@ def active_saving_hooks() -> tuple[Callable[..., Any], Callable[..., Any]] | Non
 
 def can_hook_saving() -> bool:
     """Whether such hooks may be set here: under torch.func they may not."""
-    return bool(torch._C._autograd._saved_tensors_hooks_is_enabled())  # type: ignore[attr-defined]  # noqa: SLF001
+    functions: Any = torch._C._autograd  # noqa: SLF001
+    return bool(functions._saved_tensors_hooks_is_enabled())  # noqa: SLF001

@@ -172,6 +172,8 @@ class ShardedOptimizer(Optimizer):
         self.check_stepped()
         self._check_in_place()
         self._check_in_model()
+        if self._units is not None:
+            self._units.check_alike(self._collectives, self._parameters[0].device)
         touched = self._rounds.settle()
         self._follow_outside_writes()
         if not bool(touched.any()):

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from shardkeep.errors import StateError
 from shardkeep.zero.autograd_internals import in_backward
 from shardkeep.zero.collectives import Collectives
 from shardkeep.zero.disk_part import MemoryPart
@@ -32,7 +33,8 @@ _PERSISTENT: Final = 0
 class Unit:
     """What one module gathers and frees together."""
 
-    def __init__(self, number: int, saved: SavedParameters) -> None:
+    def __init__(self, number: int, saved: SavedParameters, note: Callable[[int], None]) -> None:
+        """`note` is called with the number whenever it is gathered."""
         self.number = number
         self.memories: list[UnitMemory] = []
         self.parameters: dict[int, nn.Parameter] = {}
@@ -41,6 +43,7 @@ class Unit:
         self.calls = 0
         """How often, since the last backward ended, it was called with inputs whose gradients say when it is done."""
         self._saved = saved
+        self._note = note
 
     @property
     def is_whole(self) -> bool:
@@ -54,6 +57,8 @@ class Unit:
 
     def start_gather(self) -> None:
         """Sends for all of it."""
+        if any(memory.flat is None for memory in self.memories):
+            self._note(self.number)
         for memory in self.memories:
             memory.start_gather()
 
@@ -98,6 +103,7 @@ class Units:
         self._saved = SavedParameters(lambda memory: self._use(self._of_memory[id(memory)], "backward"))
         self._order: dict[Phase, UseOrder] = {"forward": UseOrder(), "backward": UseOrder()}
         self._ahead: Unit | None = None
+        self._gathers = 0
         self._calls: list[_Call] = []
         self._removers: list[Any] = []
         self.take_back: Callable[[Iterable[UnitMemory]], None] = lambda _: None
@@ -119,7 +125,7 @@ class Units:
                 self._run_of.update(dict.fromkeys(fresh, _PERSISTENT))
             elif fresh:
                 number += 1
-                self._units[number] = Unit(number, self._saved)
+                self._units[number] = Unit(number, self._saved, self._note)
                 self._run_of.update(dict.fromkeys(fresh, number))
             uses.append((owner, sorted({self._run_of[key] for key in parameters} - {_PERSISTENT})))
         for owner, runs in uses:
@@ -197,6 +203,20 @@ class Units:
         for unit in self._units.values():
             unit.pins = 0
         self.after_backward()
+
+    def check_alike(self, collectives: Collectives, device: torch.device) -> None:
+        """StateError on every rank unless all gathered the same units since the last check: they got each other's."""
+        row = torch.tensor([self._gathers], dtype=torch.int64, device=device)
+        rows, self._gathers = collectives.gather_rows(row).flatten().tolist(), 0
+        other = [rank for rank, gathers in enumerate(rows) if gathers != rows[0]]
+        if other:
+            raise StateError(
+                f"ranks {', '.join(map(str, other[:8]))} used other modules than rank 0, or in another order: at "
+                "stage 3 all ranks use the same ones, and none may skip one. Take stage 2, or call them on every rank"
+            )
+
+    def _note(self, number: int) -> None:
+        self._gathers = hash((self._gathers, number))
 
     @contextlib.contextmanager
     def gathered(self, module: nn.Module) -> Iterator[None]:

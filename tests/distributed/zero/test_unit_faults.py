@@ -516,3 +516,28 @@ def move_models(rank: int, _world_size: int) -> None:
 
 def test_models_that_are_moved_cast_or_patched_later_are_errors(rank_pools: RankPools) -> None:
     rank_pools.of(2).run(move_models)
+
+
+# --- ranks that go other ways ----------------------------------------------------------------------------------------
+
+
+def part_ways(rank: int, _world_size: int) -> None:
+    """Units of one size: what is gathered is made of parts of both."""
+    model = make_wayward()
+    optimizer = shard(model)
+    model.turn = 1
+    train_step(model, optimizer, 0, rank)
+    with torch.no_grad():
+        model.ways[rank](batch(0, 0, rank))
+    model.turn = 1
+    loss = model(batch(0, 0, rank)).square().mean()
+    loss.backward()
+    with pytest.raises(StateError, match="rank 0"):
+        optimizer.step()
+    optimizer.zero_grad()
+    model.turn = 1
+    train_step(model, optimizer, 1, rank)
+
+
+def test_fault_21_ranks_that_gather_other_units_are_told_before_the_step(rank_pools: RankPools) -> None:
+    rank_pools.of(2).run(part_ways)
