@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakMethod
 
 import torch
 from torch import nn
@@ -84,9 +85,10 @@ class GradientRounds:
         parameter = self._parameters[index]
         if index in self._hooks or not parameter.requires_grad:
             return
-        hooks = [parameter.register_post_accumulate_grad_hook(lambda _: self._collect(index))]
+        collect, set_aside = WeakMethod(self._collect), WeakMethod(self._set_aside)
+        hooks = [parameter.register_post_accumulate_grad_hook(lambda _: _call(collect, index))]
         if self._keep_local:
-            hooks.append(parameter.register_hook(lambda _: self._set_aside(index)))
+            hooks.append(parameter.register_hook(lambda _: _call(set_aside, index)))
         self._hooks[index] = hooks
 
     def close(self) -> None:
@@ -309,3 +311,10 @@ class GradientRounds:
 def _identity(grad: torch.Tensor) -> tuple[int, int]:
     """Changes when a gradient is replaced or written."""
     return grad.data_ptr(), version_of(grad)
+
+
+def _call(method: WeakMethod[Callable[[int], None]], index: int) -> None:
+    """What a parameter's hooks hold, the collector of garbage does not see: they must not hold an optimizer."""
+    live = method()
+    if live is not None:
+        live(index)
