@@ -24,7 +24,7 @@ from shardkeep.zero.budget import IN_FLIGHT as IN_FLIGHT_ON_BUDGET
 from shardkeep.zero.collectives import Collectives, PendingSum
 from shardkeep.zero.disk_part import MemoryPart
 from shardkeep.zero.gradients import IN_FLIGHT, GradientRounds
-from shardkeep.zero.inner import InnerTile
+from shardkeep.zero.inner import InnerTile, StepOptions
 from shardkeep.zero.item import ShardedItem
 from shardkeep.zero.layout import Bucket, Layout, LayoutKind, ParameterSpec
 from shardkeep.zero.model_hooks import watch_forward, watch_loads
@@ -191,15 +191,16 @@ class ShardedOptimizer(Optimizer):
         return loss
 
     def _step_shards(self, is_touched: Callable[[int], bool]) -> None:
-        gatherings = []
+        gatherings, options = [], StepOptions(self.param_groups)
         for bucket in self._layout.buckets:
             shard, memory = self._shards.get(bucket.index), self._memories[bucket.index]
             if shard is None:
                 continue
             for tile in shard.tiles(step=True):
-                tile.inner.step(self.param_groups, is_touched)
+                tile.inner.step(options, is_touched)
                 memory.write_own(tile.begin, tile.master)
             gatherings.append(memory.start_publish())
+        options.keep()
         for gathering in gatherings:
             gathering.wait()
         if self._nvme is not None:
