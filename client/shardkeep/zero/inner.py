@@ -20,6 +20,32 @@ _OF_WRAPPER: Final = frozenset({"params", "param_names"})
 InnerFactory = Callable[..., Optimizer]
 
 
+class StepOptions:
+    """The options of all groups during one step. Every tile starts from those before it, so what an optimizer keeps in
+    its groups (a count of steps) moves on once a step, not once a tile.
+    """
+
+    def __init__(self, groups: Sequence[dict[str, Any]]) -> None:
+        self.groups = groups
+        self._before = [{key: value for key, value in group.items() if key not in _OF_WRAPPER} for group in groups]
+        self._changes: list[dict[str, Any]] = [{} for _ in groups]
+
+    def give(self, inner: dict[str, Any]) -> None:
+        """To a group of a tile's optimizer, before it steps."""
+        inner.update(self._before[inner["of_group"]])
+
+    def take(self, inner: Mapping[str, Any]) -> None:
+        """What a tile's optimizer changed."""
+        number = inner["of_group"]
+        before = self._before[number]
+        self._changes[number].update((key, inner[key]) for key in before if inner[key] is not before[key])
+
+    def keep(self) -> None:
+        """Puts what was changed into the groups, after all tiles."""
+        for group, changes in zip(self.groups, self._changes, strict=True):
+            group.update(changes)
+
+
 class InnerTile:
     """The leaves of one tile and the optimizer that steps them. State is made by its first real step, never before."""
 
@@ -44,6 +70,7 @@ class InnerTile:
         self._group_of = group_of
         self.leaves = {one.parameter: nn.Parameter(torch.empty(0, dtype=dtype, device=device)) for one in self.slices}
         self._optimizer: Optimizer | None = None
+        self._checked: set[int] = set()
 
     @property
     def state(self) -> dict[int, dict[str, Any]]:
@@ -77,23 +104,19 @@ class InnerTile:
             leaf.data = master[at : at + one.size].view(shape)
             leaf.grad = None if gradient is None else gradient[at : at + one.size].view(shape).to(leaf.dtype)
 
-    def step(self, groups: Sequence[Mapping[str, Any]], touched: Callable[[int], bool]) -> None:
-        """One step of the leaves that have a gradient on any rank, with the options the groups have now."""
+    def step(self, options: StepOptions, touched: Callable[[int], bool]) -> None:
+        """One step of the leaves that have a gradient on any rank."""
         for index, leaf in self.leaves.items():
             if not touched(index):
                 leaf.grad = None
         if all(leaf.grad is None for leaf in self.leaves.values()):
             return
-        optimizer = self._made(groups)
-        for inner in optimizer.param_groups:
-            outer = groups[inner["of_group"]]
-            inner.update((key, value) for key, value in outer.items() if key not in _OF_WRAPPER)
+        optimizer = self._made(options.groups)
+        for group in optimizer.param_groups:
+            options.give(group)
         optimizer.step()
-        for inner in optimizer.param_groups:  # what the optimizer itself keeps in its groups
-            outer = groups[inner["of_group"]]
-            for key in inner.keys() & outer.keys() - _OF_WRAPPER:
-                if inner[key] is not outer[key]:
-                    outer[key] = inner[key]
+        for group in optimizer.param_groups:
+            options.take(group)
         if not self._whole:
             self._check_elementwise(optimizer)
 
@@ -114,8 +137,12 @@ class InnerTile:
         return self._optimizer
 
     def _check_elementwise(self, optimizer: Optimizer) -> None:
+        """Of the state that was made by the first step."""
         for index, leaf in self.leaves.items():
-            for key, value in optimizer.state.get(leaf, {}).items():
+            if index in self._checked or leaf not in optimizer.state:
+                continue
+            self._checked.add(index)
+            for key, value in optimizer.state[leaf].items():
                 if isinstance(value, torch.Tensor) and value.ndim and value.shape != leaf.shape:
                     raise ConfigurationError(
                         f"{type(optimizer).__name__} keeps {key} of shape {tuple(value.shape)} for a slice of"
