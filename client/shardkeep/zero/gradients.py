@@ -85,7 +85,8 @@ class GradientRounds:
         parameter = self._parameters[index]
         if index in self._hooks or not parameter.requires_grad:
             return
-        collect, set_aside = WeakMethod(self._collect), WeakMethod(self._set_aside)
+        collect: WeakMethod[Callable[[int], None]] = WeakMethod(self._collect)
+        set_aside: WeakMethod[Callable[[int], None]] = WeakMethod(self._set_aside)
         hooks = [parameter.register_post_accumulate_grad_hook(lambda _: _call(collect, index))]
         if self._keep_local:
             hooks.append(parameter.register_hook(lambda _: _call(set_aside, index)))
