@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from shardkeep.errors import ConfigurationError
+from shardkeep.zero.autograd_internals import version_of
 
 
 def watch_forward(model: nn.Module, before: Callable[[], None], after: Callable[[Any], None]) -> list[RemovableHandle]:
@@ -30,7 +31,7 @@ def watch_forward(model: nn.Module, before: Callable[[], None], after: Callable[
 
 
 def watch_loads(model: nn.Module, after: Callable[[list[nn.Parameter]], None]) -> list[RemovableHandle]:
-    """`after` a load_state_dict() of the model or any part of it, module by module with its own parameters.
+    """`after` a load_state_dict() of the model or any part of it, module by module with what was written of its own.
 
     ConfigurationError for a load that would put other parameters in their place.
     """
@@ -42,15 +43,21 @@ def watch_loads(model: nn.Module, after: Callable[[list[nn.Parameter]], None]) -
 
 
 def _watch_load(module: nn.Module, after: Callable[[list[nn.Parameter]], None]) -> list[RemovableHandle]:
+    versions: dict[str, int] = {}
+
     def before_load(loaded: nn.Module, _state: Any, _prefix: str, metadata: dict[str, Any], *_rest: Any) -> None:
-        if loaded is module and metadata.get("assign_to_params_buffers"):
+        if loaded is not module:
+            return
+        versions.update((name, version_of(one)) for name, one in module.named_parameters(recurse=False))
+        if metadata.get("assign_to_params_buffers"):
             raise ConfigurationError(
                 "load_state_dict(assign=True) would replace parameters that ShardedOptimizer trains; leave it out"
             )
 
     def after_load(loaded: nn.Module, _keys: Any) -> None:
         if loaded is module:
-            after(list(module.parameters(recurse=False)))
+            own = module.named_parameters(recurse=False)
+            after([one for name, one in own if versions.get(name) != version_of(one)])
 
     return [
         module.register_load_state_dict_pre_hook(before_load),
