@@ -120,7 +120,10 @@ class Collectives:
         """Rank 0's content, on all ranks."""
         if self.world_size > 1 and tensor.numel():
             source = dist.get_global_rank(self._group, 0) if self._group is not None else 0
-            dist.broadcast(tensor, src=source, group=self._group)
+            whole = tensor.contiguous()
+            dist.broadcast(whole, src=source, group=self._group)
+            if whole is not tensor:
+                tensor.copy_(whole)
 
     def maximum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The largest of all ranks, element by element, in place."""

@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from shardkeep.errors import ConfigurationError
+from shardkeep.pytorch.flat_slices import is_in_slices
 
 _WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
 _LOOKS_AT_MATRICES: Final = ("muon", "shampoo", "adafactor", "lamb", "lars", "soap", "galore")
@@ -35,6 +36,8 @@ def check_model(model: nn.Module) -> None:
             )
         if not parameter.is_floating_point():
             raise ConfigurationError(f"{name} is {parameter.dtype}; only floating-point parameters can be optimized")
+        if is_in_slices(parameter):
+            continue  # of another optimizer of this model
         if any(size > 1 and stride == 0 for size, stride in zip(parameter.shape, parameter.stride(), strict=True)):
             raise ConfigurationError(f"{name} is an expanded view; clone it first")
 
@@ -86,5 +89,7 @@ def named(group: Group, names: Mapping[int, Sequence[str]], where: str) -> list[
                 f"parameter {place} of {where}, of shape {tuple(parameter.shape)}, is not one of the model's: give "
                 "ShardedOptimizer the model it belongs to"
             )
+        if is_in_slices(parameter):
+            raise ConfigurationError(f"{known[0]} is in another ShardedOptimizer already; close() that one first")
         found.append(known[0])
     return found

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from shardkeep.errors import ConfigurationError, StateError
+from shardkeep.pytorch.flat_slices import is_in_slices
 from shardkeep.zero.autograd_internals import accumulates, in_backward, version_of
 from shardkeep.zero.budget import IN_FLIGHT as IN_FLIGHT_ON_BUDGET
 from shardkeep.zero.collectives import Collectives, PendingSum
@@ -131,6 +132,7 @@ class ShardedOptimizer(Optimizer):
         prototype = inner([nn.Parameter(torch.empty(1, 1))], **options)
         super().__init__(groups_of(model, params), prototype.defaults)
         self._append(self.param_groups)
+        self._broadcast_rest()
         self._broadcast_buffers()
         self._hooks = [
             *watch_forward(model, self._before_forward, self._after_forward),
@@ -538,6 +540,13 @@ class ShardedOptimizer(Optimizer):
                     f"{spec.name} is not a parameter of the model any more: replace parameters before the optimizer is "
                     "built, or write into them"
                 )
+
+    @torch.no_grad()
+    def _broadcast_rest(self) -> None:
+        """Parameters that are in no group are trained by nobody here, but used on every rank."""
+        for parameter in self._model.parameters():
+            if id(parameter) not in self._index_of and not is_in_slices(parameter):
+                self._collectives.broadcast(parameter.data)
 
     @torch.no_grad()
     def _broadcast_buffers(self) -> None:

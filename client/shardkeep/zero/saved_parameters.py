@@ -32,6 +32,7 @@ class GatheredMemory(Protocol):
 class _Place:
     """Part of a parameter."""
 
+    keeper: object
     memory: GatheredMemory
     generation: int
     size: tuple[int, ...]
@@ -88,11 +89,11 @@ class SavedParameters:
             memory = self._whole.get(tensor.untyped_storage().data_ptr()) if _is_plain(tensor) else None
             if memory is not None and memory.dtype == tensor.dtype:
                 offset = int(tensor.storage_offset())
-                return _Place(memory, memory.generation, tuple(tensor.shape), tensor.stride(), offset)
+                return _Place(self, memory, memory.generation, tuple(tensor.shape), tensor.stride(), offset)
             return outside[0](tensor) if outside is not None else _Plain(tensor, version_of(tensor))
 
         def unpack(saved: Any) -> torch.Tensor:
-            if isinstance(saved, _Place):
+            if isinstance(saved, _Place) and saved.keeper is self:
                 return self._restore(saved)
             if isinstance(saved, _Plain):
                 if version_of(saved.tensor) != saved.version:
