@@ -18,6 +18,7 @@ from shardkeep.pytorch.captured import CapturedTensor, Piece, Placed
 from shardkeep.pytorch.tensors import dtype_name
 
 _ATTRIBUTE = "_shardkeep_slices"
+_WRITTEN = "_shardkeep_written"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,15 +52,28 @@ class FlatSlices:
         return CapturedTensor(join_name(parts), dtype_name(self.dtype), self.shape, kind, self.pieces(), Placed())
 
 
-def keep_in_slices(tensor: torch.Tensor, slices: Callable[[], FlatSlices]) -> None:
-    """From now on the tensor's content is what `slices` gives; its own memory may be freed."""
+def keep_in_slices(tensor: torch.Tensor, slices: Callable[[], FlatSlices], written: Callable[[], None]) -> None:
+    """From now on the tensor's content is what `slices` gives, and its own memory may be freed.
+
+    `written` is called when it was written there, after the tensor's version was counted on.
+    """
     setattr(tensor, _ATTRIBUTE, slices)
+    setattr(tensor, _WRITTEN, written)
 
 
 def keep_whole(tensor: torch.Tensor) -> None:
     """The tensor's own memory is its content again."""
-    if hasattr(tensor, _ATTRIBUTE):
+    if is_in_slices(tensor):
         delattr(tensor, _ATTRIBUTE)
+        delattr(tensor, _WRITTEN)
+
+
+def note_write(tensor: torch.Tensor) -> None:
+    """Lets autograd, and whoever compares versions, know that the content was written past them."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
+    if is_in_slices(tensor):
+        getattr(tensor, _WRITTEN)()
 
 
 def slices_of(tensor: torch.Tensor) -> FlatSlices | None:

@@ -12,10 +12,10 @@ from shardkeep.errors import DtypeMismatch, LoadError, MissingNames, ShapeMismat
 from shardkeep.format.names import join_name, plain_text
 from shardkeep.pytorch.captured import Piece
 from shardkeep.pytorch.collector import TensorNames
-from shardkeep.pytorch.flat_slices import is_in_slices
+from shardkeep.pytorch.flat_slices import is_in_slices, note_write
 from shardkeep.pytorch.pieces import Parts, TensorLike, dtype_of, global_shape, local_of, pieces_of
 from shardkeep.pytorch.stored import Stored, StoredTensor, readable
-from shardkeep.pytorch.tensors import note_write, overlaps_itself, torch_dtype
+from shardkeep.pytorch.tensors import overlaps_itself, torch_dtype
 
 _LISTED = 8
 

@@ -178,12 +178,6 @@ def write_into(tensor: torch.Tensor, source: torch.Tensor) -> None:
             bits(live).copy_(bits(source))
 
 
-def note_write(tensor: torch.Tensor) -> None:
-    """Let autograd, and whoever compares versions, know that the memory was written past them."""
-    if not tensor.is_inference():
-        torch.autograd.graph.increment_version(tensor)
-
-
 def empty_like_stored(dtype: str, shape: Sequence[int], device: torch.device | str = "cpu") -> torch.Tensor:
     """A row-major tensor with uninitialised content for a stored dtype and shape."""
     word = _SAME_WIDTH[torch_dtype(dtype).itemsize]  # torch warns where it makes complex32 itself

@@ -51,7 +51,7 @@ class UnitMemory:
         self._versions = [0] * len(parameters)
         self.is_whole = False
         for place, parameter in enumerate(parameters):
-            keep_in_slices(parameter, partial(self._slices, place))
+            keep_in_slices(parameter, partial(self._slices, place), partial(self._note_version, place))
             _copies_when_whole(parameter, self)
         self.free()
 
@@ -87,6 +87,10 @@ class UnitMemory:
             [FlatPart(first - offset, self._own.live(first - self._begin, last - self._begin))] if first < last else []
         )
         return FlatSlices(self._shapes[place], self.dtype, tuple(parts))
+
+    def _note_version(self, place: int) -> None:
+        """This rank's part was written, which is no write to the freed parameter."""
+        self._versions[place] = version_of(self._parameters[place])
 
     def start_publish(self) -> Gathering:
         """Whoever has the parameters gathered gets the new ones; else they are gathered when they are used."""
