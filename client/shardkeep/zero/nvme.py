@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import torch
 
+from shardkeep.errors import ConfigurationError
 from shardkeep.zero.budget import Budget, Division
+from shardkeep.zero.collectives import Collectives
 from shardkeep.zero.disk_part import DiskPart
 from shardkeep.zero.layout import Bucket, Layout, LayoutKind, ParameterSpec
 from shardkeep.zero.offload import NvmeOffload
@@ -24,9 +26,9 @@ class NvmeStore:
     def __init__(
         self,
         offload: NvmeOffload,
-        *,
         rank: int,
         world_size: int,
+        *,
         kind: LayoutKind,
         gathers: bool,
         wire_dtype: torch.dtype | None,
@@ -109,3 +111,31 @@ class NvmeStore:
         """Removes the file."""
         self.traffic.close()
         self.file.close()
+
+
+def open_store(
+    offload: NvmeOffload,
+    collectives: Collectives,
+    device: torch.device,
+    *,
+    kind: LayoutKind,
+    gathers: bool,
+    wire_dtype: torch.dtype | None,
+) -> NvmeStore:
+    """The store of this rank. ConfigurationError on every rank if any cannot have its own. Collective.
+
+    `gathers`: at stage 3. `device`: of the collective.
+    """
+    rank, world_size = collectives.rank, collectives.world_size
+    store, failure = None, None
+    try:
+        store = NvmeStore(offload, rank, world_size, kind=kind, gathers=gathers, wire_dtype=wire_dtype)
+    except ConfigurationError as exc:
+        failure = exc
+    has_one = collectives.gather_rows(torch.tensor([store is not None], dtype=torch.uint8, device=device)).view(-1)
+    if failure is not None:
+        raise failure
+    without = (has_one == 0).nonzero().flatten().tolist()
+    if without or store is None:
+        raise ConfigurationError(f"ranks {', '.join(map(str, without))} have no scratch file; their own errors say why")
+    return store

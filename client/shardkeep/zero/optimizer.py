@@ -31,7 +31,7 @@ from shardkeep.zero.layout import Bucket, Layout, LayoutKind, ParameterSpec
 from shardkeep.zero.model_hooks import watch_forward, watch_loads
 from shardkeep.zero.named_parameters import check_inner, check_model, groups_of, named, names_of
 from shardkeep.zero.norms import GradientNorm
-from shardkeep.zero.nvme import NvmeStore
+from shardkeep.zero.nvme import open_store
 from shardkeep.zero.nvme_shard import shard_on_nvme
 from shardkeep.zero.offload import NvmeOffload
 from shardkeep.zero.parameter_memory import ParameterMemory, WholeMemory
@@ -98,18 +98,11 @@ class ShardedOptimizer(Optimizer):
         self._group_of: list[int] = []
         self._index_of: dict[int, int] = {}
         self._layout = Layout(layout, self._collectives.world_size, max(1, round(bucket_mb * _MEBIBYTE)))
-        self._nvme = (
-            NvmeStore(
-                offload,
-                rank=self._collectives.rank,
-                world_size=self._collectives.world_size,
-                kind=layout,
-                gathers=stage == 3,
-                wire_dtype=reduce_dtype,
+        self._nvme = None
+        if isinstance(offload, NvmeOffload):
+            self._nvme = open_store(
+                offload, self._collectives, _device_of(model), kind=layout, gathers=stage == 3, wire_dtype=reduce_dtype
             )
-            if isinstance(offload, NvmeOffload)
-            else None
-        )
         self._is_half_stepped = False
         self._memories: list[ParameterMemory] = []
         self._shards: dict[int, Shard] = {}
@@ -385,10 +378,12 @@ class ShardedOptimizer(Optimizer):
         self._rounds.close()
         for hook in self._hooks:
             hook.remove()
-        if self._units is not None:
-            self._units.close()
-        if self._nvme is not None:
-            self._nvme.close()
+        try:
+            if self._units is not None:
+                self._units.close()
+        finally:
+            if self._nvme is not None:
+                self._nvme.close()
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -596,6 +591,10 @@ class ShardedOptimizer(Optimizer):
             if spec.name == name:
                 return index
         raise ConfigurationError(f"this optimizer has no parameter {name!r}")
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
 def _one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
