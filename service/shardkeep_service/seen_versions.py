@@ -1,14 +1,38 @@
-"""The version a caller saw, in If-Match: what is changed carries it, so that nobody undoes what they did not see."""
+"""The version a caller saw: given as ETag, sent back as If-Match with a change, so that nobody undoes what they did not
+see.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final, Protocol, TypeVar
+
+from fastapi import Header, Response
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep_service.errors import Refusal
 
+IfMatch = Annotated[str | None, Header(alias="If-Match")]
+
 _ETAG: Final = re.compile(r'"?([0-9]{1,18})"?')
+
+
+class Versioned(Protocol):
+    """What has a version."""
+
+    @property
+    def version(self) -> int:
+        """Counts its changes."""
+        ...
+
+
+Answer = TypeVar("Answer", bound=Versioned)
+
+
+def with_etag(response: Response, answer: Answer) -> Answer:
+    """The answer, its version as the response's ETag."""
+    response.headers["etag"] = f'"{answer.version}"'
+    return answer
 
 
 def seen_version(if_match: str | None) -> int:

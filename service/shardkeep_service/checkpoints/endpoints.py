@@ -19,6 +19,7 @@ from shardkeep_service.checkpoints.reading_endpoints import router as reading_ro
 from shardkeep_service.checkpoints.repository import unknown_checkpoint
 from shardkeep_service.checkpoints.sessions import Beat
 from shardkeep_service.checkpoints.states import Snapshot, load_snapshot
+from shardkeep_service.checkpoints.transition_endpoints import router as transition_router
 from shardkeep_service.chunks.bodies import received_body
 from shardkeep_service.service_context import ServiceContext, get_context
 
@@ -120,3 +121,4 @@ def _look(context: ServiceContext, principal: Principal, checkpoint_id: str) -> 
 
 
 router.routes.extend(reading_router.routes)
+router.routes.extend(transition_router.routes)

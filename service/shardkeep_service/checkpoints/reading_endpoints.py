@@ -1,10 +1,10 @@
-"""Routes of a checkpoint that is kept: reading it, deleting and restoring it, pinning it."""
+"""Routes that read a checkpoint, and lists of them."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from shardkeep.protocol import routes
@@ -13,19 +13,17 @@ from shardkeep.protocol.messages import (
     CheckpointState,
     CheckpointSummary,
     Page,
-    PinCheckpoint,
     Step,
     TensorInfo,
 )
 from shardkeep_service.access.dependency import Principal, Scope, requires
-from shardkeep_service.checkpoints import listing, reading, tags, transitions
+from shardkeep_service.checkpoints import listing, reading
 from shardkeep_service.checkpoints.control_plane import ControlPlane, get_control_plane
 from shardkeep_service.checkpoints.repository import find_checkpoint
-from shardkeep_service.checkpoints.transitions import Seen
 from shardkeep_service.checkpoints.views import checkpoint_info
 from shardkeep_service.chunks.bodies import read_body
 from shardkeep_service.cursors import PageCursor, PageLimit
-from shardkeep_service.seen_versions import seen_version
+from shardkeep_service.seen_versions import with_etag
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["checkpoints"])
@@ -33,11 +31,6 @@ router = APIRouter(tags=["checkpoints"])
 Context = Annotated[ServiceContext, Depends(get_context)]
 Control = Annotated[ControlPlane, Depends(get_control_plane)]
 Reader = Annotated[Principal, Depends(requires(Scope.READ))]
-Writer = Annotated[Principal, Depends(requires(Scope.WRITE))]
-Deleter = Annotated[Principal, Depends(requires(Scope.DELETE))]
-Admin = Annotated[Principal, Depends(requires(Scope.ADMIN))]
-IfMatch = Annotated[str | None, Header(alias="If-Match")]
-ActingAttempt = Annotated[str | None, Header(alias=routes.ATTEMPT_HEADER)]
 RankNumber = Annotated[int, Path(ge=0, lt=1 << 31)]
 
 
@@ -66,7 +59,7 @@ def get_checkpoint(context: Context, principal: Reader, checkpoint: str, respons
     """One checkpoint, in any state; its version is the ETag."""
     with context.database.read() as session:
         find_checkpoint(session, principal, checkpoint)
-        return _tagged(response, checkpoint_info(session, checkpoint))
+        return with_etag(response, checkpoint_info(session, checkpoint))
 
 
 @router.get(routes.MANIFEST)
@@ -100,89 +93,3 @@ async def plan_load(
     body = await read_body(request, limit_bytes=context.settings.max_json_bytes)
     plan = await run_in_threadpool(reading.plan, context, control.indexes, principal, checkpoint, body)
     return Response(plan, media_type=routes.BINARY_CONTENT_TYPE)
-
-
-@router.delete(routes.CHECKPOINT)
-def delete_checkpoint(
-    context: Context,
-    principal: Deleter,
-    checkpoint: str,
-    response: Response,
-    if_match: IfMatch = None,
-    attempt: ActingAttempt = None,
-) -> CheckpointInfo:
-    """Deletes a checkpoint, restorable until it is purged."""
-    seen = Seen(seen_version(if_match), attempt)
-    return _tagged(response, transitions.delete_checkpoint(context, principal, checkpoint, seen))
-
-
-@router.post(routes.RESTORE)
-def restore_checkpoint(
-    context: Context,
-    principal: Deleter,
-    checkpoint: str,
-    response: Response,
-    if_match: IfMatch = None,
-    attempt: ActingAttempt = None,
-) -> CheckpointInfo:
-    """Undoes a delete."""
-    seen = Seen(seen_version(if_match), attempt)
-    return _tagged(response, transitions.restore_checkpoint(context, principal, checkpoint, seen))
-
-
-@router.post(routes.ACCEPT)
-def accept_checkpoint(
-    context: Context, principal: Admin, checkpoint: str, response: Response, if_match: IfMatch = None
-) -> CheckpointInfo:
-    """Commits a checkpoint that a rebuild of the catalogue found whole, without a record of its commit."""
-    seen = Seen(seen_version(if_match))
-    return _tagged(response, transitions.accept_checkpoint(context, principal, checkpoint, seen))
-
-
-@router.put(routes.PIN)
-def pin_checkpoint(
-    context: Context,
-    principal: Writer,
-    checkpoint: str,
-    response: Response,
-    body: PinCheckpoint | None = None,
-    if_match: IfMatch = None,
-    attempt: ActingAttempt = None,
-) -> CheckpointInfo:
-    """Keeps a checkpoint whatever retention says."""
-    seen = Seen(seen_version(if_match), attempt)
-    reason = "" if body is None else body.reason
-    return _tagged(response, transitions.pin_checkpoint(context, principal, checkpoint, seen, reason=reason))
-
-
-@router.delete(routes.PIN)
-def unpin_checkpoint(
-    context: Context,
-    principal: Writer,
-    checkpoint: str,
-    response: Response,
-    if_match: IfMatch = None,
-    attempt: ActingAttempt = None,
-) -> CheckpointInfo:
-    """Leaves a checkpoint to retention again."""
-    seen = Seen(seen_version(if_match), attempt)
-    return _tagged(response, transitions.unpin_checkpoint(context, principal, checkpoint, seen))
-
-
-@router.put(routes.TAG)
-def set_tag(
-    context: Context, principal: Writer, checkpoint: str, tag: str, response: Response, only: bool = False
-) -> CheckpointInfo:
-    """Tags a checkpoint; with `only` the run's other checkpoints lose the tag."""
-    return _tagged(response, tags.set_tag(context, principal, checkpoint, tag, only=only))
-
-
-@router.delete(routes.TAG)
-def remove_tag(context: Context, principal: Writer, checkpoint: str, tag: str, response: Response) -> CheckpointInfo:
-    """Takes a tag from a checkpoint."""
-    return _tagged(response, tags.remove_tag(context, principal, checkpoint, tag))
-
-
-def _tagged(response: Response, info: CheckpointInfo) -> CheckpointInfo:
-    response.headers["etag"] = f'"{info.version}"'
-    return info

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Response
+from fastapi import APIRouter, Depends, Response
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import CreateProject, Page, ProjectInfo, Restore
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.cursors import PageCursor, PageLimit
 from shardkeep_service.projects import deletion, service
-from shardkeep_service.seen_versions import seen_version
+from shardkeep_service.seen_versions import IfMatch, seen_version, with_etag
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["projects"])
 
 Context = Annotated[ServiceContext, Depends(get_context)]
 Reader = Annotated[Principal, Depends(requires(Scope.READ))]
-IfMatch = Annotated[str | None, Header(alias="If-Match")]
 Admin = Annotated[Principal, Depends(requires(Scope.ADMIN))]
 
 
@@ -47,7 +46,7 @@ def get_project(context: Context, principal: Reader, project: str) -> ProjectInf
 @router.get(routes.PROJECT_BY_ID)
 def get_project_by_id(context: Context, principal: Reader, project: str, response: Response) -> ProjectInfo:
     """One project, a deleted one too; its version is the ETag."""
-    return _tagged(response, deletion.get_project_by_id(context, principal, project))
+    return with_etag(response, deletion.get_project_by_id(context, principal, project))
 
 
 @router.delete(routes.PROJECT_BY_ID)
@@ -56,7 +55,7 @@ def delete_project(
 ) -> ProjectInfo:
     """Deletes a project and its runs, restorably; `force` also while they are saved to or have pinned checkpoints."""
     version = seen_version(if_match)
-    return _tagged(response, deletion.delete_project(context, principal, project, version=version, force=force))
+    return with_etag(response, deletion.delete_project(context, principal, project, version=version, force=force))
 
 
 @router.post(routes.PROJECT_RESTORE)
@@ -70,9 +69,4 @@ def restore_project(
 ) -> ProjectInfo:
     """Undoes a delete: the project comes back with the runs that were deleted with it."""
     version, name = seen_version(if_match), None if body is None else body.name
-    return _tagged(response, deletion.restore_project(context, principal, project, version=version, name=name))
-
-
-def _tagged(response: Response, info: ProjectInfo) -> ProjectInfo:
-    response.headers["etag"] = f'"{info.version}"'
-    return info
+    return with_etag(response, deletion.restore_project(context, principal, project, version=version, name=name))

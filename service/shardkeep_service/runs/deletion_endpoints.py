@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Response
+from fastapi import APIRouter, Depends, Response
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import Restore, RunInfo
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.runs import deletion
-from shardkeep_service.seen_versions import seen_version
+from shardkeep_service.seen_versions import IfMatch, seen_version, with_etag
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["runs"])
@@ -18,13 +18,12 @@ router = APIRouter(tags=["runs"])
 Context = Annotated[ServiceContext, Depends(get_context)]
 Reader = Annotated[Principal, Depends(requires(Scope.READ))]
 Deleter = Annotated[Principal, Depends(requires(Scope.DELETE))]
-IfMatch = Annotated[str | None, Header(alias="If-Match")]
 
 
 @router.get(routes.RUN_BY_ID)
 def get_run_by_id(context: Context, principal: Reader, run: str, response: Response) -> RunInfo:
     """One run, a deleted one too; its version is the ETag."""
-    return _tagged(response, deletion.get_run_by_id(context, principal, run))
+    return with_etag(response, deletion.get_run_by_id(context, principal, run))
 
 
 @router.delete(routes.RUN_BY_ID)
@@ -33,7 +32,7 @@ def delete_run(
 ) -> RunInfo:
     """Deletes a run and its checkpoints, restorably; `force` also while it is saved to or has pinned checkpoints."""
     version = seen_version(if_match)
-    return _tagged(response, deletion.delete_run(context, principal, run, version=version, force=force))
+    return with_etag(response, deletion.delete_run(context, principal, run, version=version, force=force))
 
 
 @router.post(routes.RUN_RESTORE)
@@ -47,9 +46,4 @@ def restore_run(
 ) -> RunInfo:
     """Undoes a delete: the run comes back with the checkpoints that were deleted with it."""
     version, name = seen_version(if_match), None if body is None else body.name
-    return _tagged(response, deletion.restore_run(context, principal, run, version=version, name=name))
-
-
-def _tagged(response: Response, info: RunInfo) -> RunInfo:
-    response.headers["etag"] = f'"{info.version}"'
-    return info
+    return with_etag(response, deletion.restore_run(context, principal, run, version=version, name=name))
