@@ -16,8 +16,11 @@ $(STAMP): pyproject.toml constraints-dev.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[torch,service,dev]'
 	touch $(STAMP)
 
+# What shards the state: zero2 (the sharded optimizer) or fsdp2.
+OPTIMIZER ?= zero2
+
 demo: setup
-	$(BIN)/python -m demo
+	$(BIN)/python -m demo --optimizer $(OPTIMIZER)
 
 # The same story with PostgreSQL, SeaweedFS, two replicas and a worker, one replica killed in the middle of a save.
 demo-cluster: setup

@@ -111,7 +111,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=128, help="of data, a rank and step (default 128)")
     parser.add_argument("--steps", type=int, default=3, help="in one run (default 3)")
     parser.add_argument("--runs", type=int, default=5, help="of each, in turns, after a first (default 5)")
-    parser.add_argument("--budget-mb", type=float, default=32, help="of NvmeOffload (default 32)")
+    parser.add_argument("--budget-mb", type=float, default=48, help="of NvmeOffload, a rank (default 48)")
     parser.add_argument("--only", help="regular expression: only contenders whose name it matches, and DDP")
     parser.add_argument("--directory", type=Path, help="where to put files (default: the temporary directory)")
     parser.add_argument("--quick", action="store_true", help="a small model and one run: does it work")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo.setups import Setup
+
 LIMIT_SECONDS = 240
 
 
@@ -27,6 +29,7 @@ class Job:
     """What one job trains: `report` is the stem of the files its ranks write."""
 
     run: str
+    setup: Setup
     ranks: int
     steps: int
     report: Path
@@ -70,11 +73,16 @@ def start(job: Job, *, url: str, token: str) -> RunningJob:
             "SHARDKEEP_URL": url,
             "SHARDKEEP_TOKEN": token,
         }
-        command = [sys.executable, "-m", "demo.training", "--run", job.run, "--steps", str(job.steps)]
+        command = [sys.executable, "-m", "demo.training", "--run", job.run, "--setup", job.setup]
         log = Path(f"{job.report}.{rank}.log").open("ab")  # noqa: SIM115 - the child keeps it
         with log:
             running.processes.append(
-                subprocess.Popen([*command, "--report", str(job.report)], env=environment, stderr=log, stdout=log)
+                subprocess.Popen(
+                    [*command, "--steps", str(job.steps), "--report", str(job.report)],
+                    env=environment,
+                    stderr=log,
+                    stdout=log,
+                )
             )
     return running
 

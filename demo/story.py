@@ -1,6 +1,7 @@
 """The story: train, be killed in the middle of a save, continue exactly; then on 3 ranks, then on 1.
 
-Told to any service that has a URL: `demo.__main__` tells it to an embedded one, `demo.cluster` to a cluster.
+With the sharded optimizer stage 2 goes on as stage 3, and that as plain PyTorch; or all jobs have FSDP2. Told to any
+service that has a URL: `demo.__main__` tells it to an embedded one, `demo.cluster` to a cluster.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +17,7 @@ from rich.table import Table
 import shardkeep as sk
 from demo.gate import Gate, Trap
 from demo.ranks import Job, RunningJob, events, run_to_end, start
+from demo.setups import Setup
 from demo.training import EVERY_STEPS, GLOBAL_BATCH, WINDOWS
 
 RUN = "demo/gpt"
@@ -25,6 +27,13 @@ KILLED_SAVE_STEP = 3 * EVERY_STEPS
 SECOND_END = 4 * EVERY_STEPS
 THIRD_END = 7 * EVERY_STEPS
 MANIFEST_SENT = r"^PUT /v1/checkpoints/[^/]+/manifests/\d+$"
+
+OptimizerName = Literal["zero2", "fsdp2"]
+SETUPS_OF: Final[dict[OptimizerName, tuple[Setup, Setup, Setup]]] = {
+    "zero2": ("zero2", "zero3", "plain"),
+    "fsdp2": ("fsdp2", "fsdp2", "fsdp2"),
+}
+"""Of the jobs on 2, 3 and 1 ranks."""
 
 console = Console(width=110)
 
@@ -104,29 +113,30 @@ def check_every_sample_once(line: list[Stage]) -> None:
 class Story:
     """One telling: its jobs talk to the service at `url`, and the one that is killed through a gate before `port`."""
 
-    def __init__(self, *, port: int, token: str, folder: Path) -> None:
+    def __init__(self, *, port: int, token: str, folder: Path, optimizer: OptimizerName = "zero2") -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.token = token
         self._gate = Gate(port)
-        self.reference = Job(REFERENCE, 2, SECOND_END, folder / "reference")
-        self.killed = Job(RUN, 2, SECOND_END, folder / "killed")
-        self.resumed = Job(RUN, 2, SECOND_END, folder / "resumed")
-        self.third = Job(RUN, 3, THIRD_END, folder / "on-3")
-        self.last = Job(RUN, 1, EPOCH_STEPS, folder / "on-1")
+        on_2, on_3, on_1 = SETUPS_OF[optimizer]
+        self.reference = Job(REFERENCE, on_2, 2, SECOND_END, folder / "reference")
+        self.killed = Job(RUN, on_2, 2, SECOND_END, folder / "killed")
+        self.resumed = Job(RUN, on_2, 2, SECOND_END, folder / "resumed")
+        self.third = Job(RUN, on_3, 3, THIRD_END, folder / "on-3")
+        self.last = Job(RUN, on_1, 1, EPOCH_STEPS, folder / "on-1")
 
     def tell(self) -> None:
         """The whole story; every claim is checked."""
-        console.rule(f"an uninterrupted run: 2 ranks, {SECOND_END} steps")
+        console.rule(f"an uninterrupted run: {self.reference.setup}, 2 ranks, {SECOND_END} steps")
         self.run(self.reference)
         console.rule(f"the same again, killed in the middle of the save of step {KILLED_SAVE_STEP}")
         self._kill_in_the_middle_of_a_save()
-        console.rule("a new job resumes on 2 ranks")
+        console.rule(f"a new job resumes on 2 ranks ({self.resumed.setup})")
         self.resume()
         check_exact_resume(self.reference, self.killed, self.resumed)
-        console.rule("another resumes on 3 ranks")
+        console.rule(f"another resumes on 3 ranks ({self.third.setup})")
         self.run(self.third)
         check_other_world_size(self.resumed, self.third, SECOND_END)
-        console.rule("and another on 1")
+        console.rule(f"and another on 1 ({self.last.setup})")
         self.run(self.last)
         check_other_world_size(self.third, self.last, THIRD_END)
         console.rule("the data")

@@ -1,4 +1,4 @@
-"""One training rank of the demo: FSDP2 over gloo, a checkpoint every few steps, everything it saw written to a file.
+"""One training rank of the demo: over gloo, a checkpoint every few steps, everything it saw written to a file.
 
 Run by `demo.ranks`, never by hand: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from there, as from torchrun.
 """
@@ -6,21 +6,17 @@ Run by `demo.ranks`, never by hand: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_POR
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 import shardkeep as sk
 from demo.corpus import Windows, read_corpus
-from demo.gpt import Gpt
+from demo.setups import SETUPS, build, whole_state_digest
 
 SEED = 1234
 WINDOWS = 600
@@ -29,34 +25,10 @@ EVERY_STEPS = 5
 CORPUS_BYTES = 400_000
 
 
-def build_model() -> Gpt:
-    """The model, sharded over all ranks block by block."""
-    torch.manual_seed(SEED)
-    model = Gpt()
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for block in model.blocks:
-        assert isinstance(fully_shard(block, mesh=mesh), FSDPModule)
-    fully_shard(model, mesh=mesh)
-    return model
-
-
-def whole_state_digest(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, str]:
-    """SHA-256 of every whole tensor, gathered; what two runs must agree on bit for bit."""
-    digests = {}
-    for name, parameter in model.named_parameters():
-        state = optimizer.state.get(parameter, {})
-        for key, value in (("", parameter), *sorted(state.items())):
-            whole = value.full_tensor() if isinstance(value, DTensor) else value
-            raw = whole.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-            digests[f"{name}{'.' if key else ''}{key}"] = hashlib.sha256(raw).hexdigest()
-    return digests
-
-
 def train(arguments: argparse.Namespace) -> None:
     """Resumes, trains to `--steps`, and writes what happened to `--report` + `.<rank>.jsonl`."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    model = build_model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = build(arguments.setup, seed=SEED)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10))
     dataset = Windows(read_corpus(CORPUS_BYTES), count=WINDOWS)
     sampler = sk.ResumableSampler(len(dataset), seed=SEED, batch_size=GLOBAL_BATCH, rank=rank, world_size=world_size)
@@ -105,6 +77,7 @@ def main() -> None:
     parser.add_argument("--run", required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--report", required=True)
+    parser.add_argument("--setup", choices=SETUPS, required=True)
     parser.add_argument("--checkpoint", default=None)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,0 +1,74 @@
+"""How the demo's model is trained: FSDP2, the sharded optimizer at stage 2 or 3, or plain PyTorch on one rank."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Final, Literal, get_args
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+from demo.gpt import Gpt
+from shardkeep.zero import ShardedOptimizer
+
+Setup = Literal["fsdp2", "zero2", "zero3", "plain"]
+SETUPS: Final[tuple[Setup, ...]] = get_args(Setup)
+_OPTIONS: Final[dict[str, Any]] = {"lr": 1e-3}
+_MOMENTS: Final = ("exp_avg", "exp_avg_sq")
+_STEP: Final = "step"
+
+
+def build(setup: Setup, *, seed: int) -> tuple[Gpt, torch.optim.Optimizer]:
+    """The model and its optimizer, divided over all ranks unless `plain`."""
+    torch.manual_seed(seed)
+    model = Gpt()
+    if setup == "fsdp2":
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    elif setup == "zero2":
+        return model, ShardedOptimizer(model, torch.optim.AdamW, stage=2, bucket_mb=0.5, **_OPTIONS)
+    elif setup == "zero3":
+        return model, ShardedOptimizer(model, torch.optim.AdamW, stage=3, persistent_elements=1_000, **_OPTIONS)
+    elif dist.get_world_size() > 1:
+        raise SystemExit("nothing reduces the gradients of a plain model: run it on one rank")
+    return model, torch.optim.AdamW(model.parameters(), **_OPTIONS)
+
+
+def whole_state_digest(model: Gpt, optimizer: torch.optim.Optimizer) -> dict[str, str]:
+    """SHA-256 of every whole weight and moment, gathered; what two runs must agree on bit for bit. Collective."""
+    tensors = _sharded(model, optimizer) if isinstance(optimizer, ShardedOptimizer) else _plain(model, optimizer)
+    digests = {}
+    for name, tensor in tensors:
+        raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        digests[name] = hashlib.sha256(raw).hexdigest()
+    return digests
+
+
+def _plain(model: Gpt, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, parameter in model.named_parameters():
+        for key, value in (("", parameter), *optimizer.state.get(parameter, {}).items()):
+            yield f"{name}{'.' if key else ''}{key}", value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def _sharded(model: Gpt, optimizer: ShardedOptimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    with optimizer.gathered(model):
+        yield from [(name, parameter.detach().clone()) for name, parameter in model.named_parameters()]
+    for name, parameter in model.named_parameters():
+        parts = [part for part in optimizer.state_parts(parameter) if part.tensors]
+        steps = torch.stack([torch.tensor(-1.0), *(part.values[_STEP] for part in parts)]).max()
+        dist.all_reduce(steps, op=dist.ReduceOp.MAX)
+        if steps < 0:
+            continue  # no rank has stepped it
+        yield f"{name}.{_STEP}", steps
+        for key in _MOMENTS:
+            whole = torch.zeros(parameter.numel())
+            for part in parts:
+                whole[part.start : part.stop] = part.tensors[key].view(-1)
+            dist.all_reduce(whole.view(torch.int32))  # as integers, so that a zero keeps its sign
+            yield f"{name}.{key}", whole
