@@ -37,6 +37,7 @@ PRELOADED: Final = [
     "torch",
     "torch.distributed.fsdp",
     "torch.optim",
+    "torch._dynamo",  # what the first step of any optimizer imports, in 2 s
     "shardkeep.pytorch.checkpointer",
 ]
 """What is not installed is left out: the S3 tests run without torch."""
