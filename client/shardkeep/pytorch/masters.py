@@ -10,9 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import torch
+
 from shardkeep.format.names import join_name, plain_text, split_name
 from shardkeep.pytorch.pieces import Parts
 from shardkeep.pytorch.restore_plan import RestorePlan
+from shardkeep.pytorch.state_tensor import lies_like
 from shardkeep.pytorch.stored import StoredTensor
 from shardkeep.pytorch.tensors import torch_dtype
 
@@ -40,13 +43,13 @@ class Stepped:
         if self.master is not None and self.weights is not None and self.weights.dtype != dtype:
             plan.read_instead(self.weights, self.master)
 
-    def state_dtype(self, state: StoredTensor, stepped: str) -> str:
-        """The dtype that a state tensor has beside values of dtype `stepped`.
+    def state_dtype(self, state: StoredTensor, parameter: torch.Tensor, stepped: str) -> str:
+        """The dtype that a state tensor of a parameter has beside values of dtype `stepped`.
 
         Optimizers want both alike, so what had the dtype of the values then has it now. Counters stay as they are.
         """
         then = self.master or self.weights
-        is_array = len(state.shape) > 0 and torch_dtype(state.dtype).is_floating_point
+        is_array = len(state.shape) > 0 or lies_like(state, parameter)
         return stepped if is_array and then is not None and state.dtype == then.dtype else state.dtype
 
 

@@ -101,7 +101,7 @@ class OptimizerRestore:
 
     def _dtype_of(self, stored: StoredTensor, stepped: Stepped, parameter: torch.Tensor, live: Any) -> str:
         """As saved; but torch's optimizers step with state in the parameter's dtype, which had been the master's."""
-        wanted = stepped.state_dtype(stored, dtype_of(parameter))
+        wanted = stepped.state_dtype(stored, parameter, dtype_of(parameter))
         if stepped.master is None:
             return stored.dtype
         if isinstance(live, torch.Tensor):

@@ -63,7 +63,7 @@ class ParameterRestore:
     def _plan_state(self, tensors: dict[str, StoredTensor], stepped: Stepped) -> None:
         plan, at, prefix = self._plan, len(self._prefix), self._prefix
         for key, stored in tensors.items():
-            dtype = stepped.state_dtype(stored, self._stepped_dtype())
+            dtype = stepped.state_dtype(stored, self._parameter, self._stepped_dtype())
             note_rounding(plan, stored, dtype)
             plan.create(stored, self._place(key, stored, dtype))
         for path in plan.stored.values_below(prefix):

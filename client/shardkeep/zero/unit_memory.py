@@ -89,7 +89,7 @@ class UnitMemory:
         return FlatSlices(self._shapes[place], self.dtype, tuple(parts))
 
     def _note_version(self, place: int) -> None:
-        """This rank's part was written, which is no write to the freed parameter."""
+        """A write to the part of this rank is no write to the freed parameter."""
         self._versions[place] = version_of(self._parameters[place])
 
     def start_publish(self) -> Gathering:
