@@ -121,11 +121,12 @@ def restore_options(
         if withheld:
             notes.append(f"{where} keeps its own options: they differed by rank when saved")
         elif sources:
-            notes += _restore_group(where, live, sources)
+            notes += restore_group(where, live, sources)
     return notes
 
 
-def _restore_group(where: str, live: dict[str, Any], sources: list[Mapping[str, Any]]) -> list[str]:
+def restore_group(where: str, live: dict[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Write the options of one group, which may come of several; notes on what was not as saved."""
     notes = []
     keys = dict.fromkeys((*live, *(key for source in sources for key in source)))
     for key in keys:

@@ -125,6 +125,30 @@ class Collectives:
             if whole is not tensor:
                 tensor.copy_(whole)
 
+    def send(
+        self, given: torch.Tensor | None, count: int, *, source: int, to: int | None, device: torch.device
+    ) -> torch.Tensor | None:
+        """`count` bytes of one rank, which alone gives them, on another, or with None on all; None elsewhere."""
+        if count == 0 or to == source or self.world_size == 1:
+            return given
+        if self.rank not in (source, to) and to is not None:
+            return None
+        held = torch.empty(count, dtype=torch.uint8, device=device) if given is None else given.to(device)
+        if to is None:
+            dist.broadcast(held, group_src=source, group=self._group)
+        elif self.rank == source:
+            dist.send(held, group_dst=to, group=self._group)
+        else:
+            dist.recv(held, group_src=source, group=self._group)
+        return held
+
+    def gather_objects(self, given: Any) -> list[Any]:
+        """A small object of every rank, in their order."""
+        found: list[Any] = [given] * self.world_size
+        if self.world_size > 1:
+            dist.all_gather_object(found, given, group=self._group)
+        return found
+
     def maximum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The largest of all ranks, element by element, in place."""
         if self.world_size > 1:

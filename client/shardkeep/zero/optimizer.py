@@ -23,6 +23,7 @@ from shardkeep.pytorch.flat_slices import is_in_slices
 from shardkeep.zero.autograd_internals import accumulates, in_backward, version_of
 from shardkeep.zero.budget import IN_FLIGHT as IN_FLIGHT_ON_BUDGET
 from shardkeep.zero.collectives import Collectives, PendingSum
+from shardkeep.zero.consolidated import gather_state, load_state
 from shardkeep.zero.disk_part import MemoryPart
 from shardkeep.zero.gradients import IN_FLIGHT, GradientRounds
 from shardkeep.zero.inner import InnerTile, StepOptions
@@ -200,6 +201,33 @@ class ShardedOptimizer(Optimizer):
             gathering.wait()
         if self._nvme is not None:
             self._nvme.drain()
+
+    def state_dict(self, *, rank: int | None = None) -> dict[str, Any]:
+        """The state of all ranks, as `inner` on the whole model keeps it: whole tensors on the CPU. Collective.
+
+        With `rank` that rank alone gets it, the others the groups. Masters are beside it under `master_params`; an
+        optimizer that is not sharded can load the rest. Checkpoints of Shardkeep need none of this.
+        """
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
+        gathered = gather_state(self, self._collectives, rank=rank)
+        for after in self._optimizer_state_dict_post_hooks.values():
+            gathered = after(self, gathered) or gathered
+        return gathered
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what `state_dict` gave, of any stage and number of ranks, or a plain optimizer's; on every rank.
+
+        Parameters are matched by name where the groups have names, else by order. Nothing is cast but where masters
+        are kept otherwise; `state_dict` is left as it is. LoadError, with nothing changed, if parameters do not match.
+        """
+        given = dict(state_dict)
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            given = before(self, given) or given
+        load_state(self, given, names_of(self._model))
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
 
     # --- gradients ---------------------------------------------------------------------------------------------------
 
