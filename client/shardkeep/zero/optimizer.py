@@ -147,7 +147,7 @@ class ShardedOptimizer(Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets all gradients, reduced or not; also those of a backward that raised."""
-        if self._rounds.is_running and self._units is not None:
+        if self._units is not None and (self._rounds.is_running or self._units.are_called):
             self._units.reset()
         self._rounds.clear()
         for shard in self._shards.values():

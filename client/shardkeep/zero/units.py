@@ -40,8 +40,11 @@ class Unit:
         self.parameters: dict[int, nn.Parameter] = {}
         self.collected: set[int] = set()
         self.pins = 0
+        """Forwards and `gathered` blocks that use it now."""
+        self.blocks = 0
+        """Those of them that are `gathered` blocks, which no failure of a forward ends."""
         self.calls = 0
-        """How often, since the last backward ended, it was called with inputs whose gradients say when it is done."""
+        """How often it was called in the last forward, with inputs whose gradients say when that call is done."""
         self._saved = saved
         self._note = note
 
@@ -103,6 +106,7 @@ class Units:
         self._saved = SavedParameters(lambda memory: self._use(self._of_memory[id(memory)], "backward"))
         self._order: dict[Phase, UseOrder] = {"forward": UseOrder(), "backward": UseOrder()}
         self._ahead: Unit | None = None
+        self._kept: Unit | None = None
         self._gathers = 0
         self._calls: list[_Call] = []
         self._removers: list[Any] = []
@@ -165,12 +169,19 @@ class Units:
         """Whether parameters are held whole, in `gathered` or a forward."""
         return any(unit.pins for unit in self._units.values())
 
+    @property
+    def are_called(self) -> bool:
+        """Whether a module's forward is under way, or was left by what is not an Exception."""
+        return bool(self._calls)
+
     # --- gathering and freeing ---------------------------------------------------------------------------------------
 
     def begin_forward(self) -> None:
         """Before a forward of the whole model, outside of any backward."""
         self._drop_ahead()
         self._order["forward"].begin()
+        for unit in self._units.values():
+            unit.calls = 0
 
     def after_forward(self) -> None:
         """After it: what was sent for ahead is not kept, unless backward begins with it."""
@@ -188,10 +199,9 @@ class Units:
 
     def after_backward(self) -> None:
         """Frees what is left."""
-        self._ahead = None
+        self._ahead = self._kept = None
         for unit in self._units.values():
             unit.collected.clear()
-            unit.calls = 0
             unit.free()
         for order in self._order.values():
             order.begin()
@@ -201,7 +211,7 @@ class Units:
         while self._calls:
             self._end(self._calls.pop())
         for unit in self._units.values():
-            unit.pins = 0
+            unit.pins = unit.blocks
         self.after_backward()
 
     def check_alike(self, collectives: Collectives, device: torch.device) -> None:
@@ -226,13 +236,15 @@ class Units:
             unit.start_gather()
         for unit in units.values():
             unit.pins += 1
+            unit.blocks += 1
             unit.wait()
         try:
             yield
         finally:
             for unit in units.values():
                 self.take_back(unit.memories)
-                unit.pins = max(0, unit.pins - 1)
+                unit.pins -= 1
+                unit.blocks -= 1
                 unit.free()
 
     def close(self) -> None:
@@ -298,13 +310,19 @@ class Units:
         """In a backward the parameters that were used in a forward of its own are soon used again."""
         self._saved.leave(call.hooks)
         for unit in call.units:
-            unit.pins = max(0, unit.pins - 1)
+            unit.pins -= 1
             if call.phase == "backward" and torch.is_grad_enabled():
                 continue
             if torch.is_grad_enabled() and self._is_next_in_backward(unit):
                 self._ahead = unit
             else:
                 unit.free()
+
+    def _keep(self, unit: Unit) -> None:
+        """Calls of it are left in this backward, soon or late: it stays until another one does."""
+        if self._kept is not None and self._kept is not unit:
+            self._kept.free()
+        self._kept = unit
 
     def _is_next_in_backward(self, unit: Unit) -> bool:
         order = self._order["forward"]
@@ -322,6 +340,8 @@ class Units:
             for unit in units:
                 if unit.calls <= 1 or unit.is_collected:
                     unit.free()
+                else:
+                    self._keep(unit)
 
         for tensor in found:
             tensor.register_hook(done)

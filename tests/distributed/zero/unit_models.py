@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, weight_norm
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 WIDTH = 6
@@ -75,6 +76,14 @@ class CheckpointedInPart(Plain):
 
         x = checkpoint(two, x, use_reentrant=False)
         return self.head(last(middle.down(x)))
+
+
+class SavedElsewhere(Plain):
+    """Activations are kept by hooks of the user's."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        with torch.autograd.graph.save_on_cpu():
+            return super().forward(x)
 
 
 class CalledTwice(Plain):
@@ -281,7 +290,8 @@ class Parametrized(nn.Module):
         super().__init__()
         self.by_module = parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH))
         self.orthogonal = parametrizations.orthogonal(nn.Linear(WIDTH, WIDTH), orthogonal_map="cayley")
-        self.by_hook = nn.Linear(WIDTH, WIDTH)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            self.by_hook = weight_norm(nn.Linear(WIDTH, WIDTH))
         self.convolution = nn.Conv1d(1, 2, 3)
 
     def forward(self, x: torch.Tensor) -> Any:
@@ -372,6 +382,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "checkpointed, not reentrant": lambda: Checkpointed(use_reentrant=False),
     "checkpointed, without early stop": lambda: CheckpointedWithoutEarlyStop(use_reentrant=False),
     "checkpointed in part": CheckpointedInPart,
+    "saved elsewhere": SavedElsewhere,
     "called twice": CalledTwice,
     "called twice, once without gradient": CalledTwiceOnceWithoutGradient,
     "recursive": Recursive,
