@@ -126,6 +126,7 @@ class MemoryShard:
         gradient = self._gradient if step and self._gradient is not None else self._master.new_empty(0)
         self._inner.point(self._master, gradient if step else None)
         yield Tile(self._begin, self._begin + self._master.numel(), self._master, gradient, self._inner)
+        self._inner.point(self._master, None)  # or the leaves would keep a gradient that is dropped
 
     def state_parts(self, parameter: int) -> Sequence[StatePart]:
         """The one slice this rank has, if any."""
