@@ -50,8 +50,12 @@ def contenders(size: ModelSize, scratch: Path, budget_bytes: int, *, only: str) 
         folder, gives_back = _folder(scratch, name), name == MAPPED
         return _ours(size, name, inner=MappedAdamW, stage=2, folder=folder, gives_back=gives_back)
 
-    def on_disk(stage: int) -> Callable[[str], Contender]:
-        return lambda name: _ours(size, name, stage=stage, offload=NvmeOffload(_folder(scratch, name), budget_bytes))
+    def on_disk(stage: int, *, keeps_pages: bool = False) -> Callable[[str], Contender]:
+        def make(name: str) -> Contender:
+            offload = NvmeOffload(_folder(scratch, name), budget_bytes, keeps_pages=keeps_pages)
+            return _ours(size, name, stage=stage, offload=offload)
+
+        return make
 
     stages = (1, 2, 3)
     makers: dict[str, Callable[[str], Contender]] = {
@@ -61,6 +65,7 @@ def contenders(size: ModelSize, scratch: Path, budget_bytes: int, *, only: str) 
         **{f"stage {stage}": ours(stage=stage) for stage in stages},
         **{f"stage {stage}, cpu": ours(stage=stage, offload="cpu") for stage in stages},
         MAPPED_CACHED: mapped,
+        "stage 2, NVMe in the page cache": on_disk(2, keeps_pages=True),
         MAPPED: mapped,
         **{f"stage {stage}, NVMe": on_disk(stage) for stage in stages},
     }
