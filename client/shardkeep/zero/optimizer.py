@@ -149,9 +149,7 @@ class ShardedOptimizer(Optimizer):
         """Forgets all gradients, reduced or not; also those of a backward that raised."""
         if self._units is not None and (self._rounds.is_running or self._units.are_called):
             self._units.reset()
-        self._rounds.clear()
-        for shard in self._shards.values():
-            shard.drop_gradient()
+        self._forget_gradients()
         super().zero_grad(set_to_none)
 
     @overload
@@ -160,7 +158,10 @@ class ShardedOptimizer(Optimizer):
     def step(self, closure: Callable[[], Any]) -> Any: ...
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step of every shard, then every rank has the new parameters. A closure is evaluated once, before it."""
+        """One step of every shard, then every rank has the new parameters. A closure is evaluated once, before it.
+
+        It uses the gradients up: the next backward starts anew, also where a loop calls the model's zero_grad().
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -183,6 +184,7 @@ class ShardedOptimizer(Optimizer):
                 self._nvme.abandon()
             raise
         self._is_half_stepped = False
+        self._forget_gradients()
         self._note_versions()
         return loss
 
@@ -504,6 +506,11 @@ class ShardedOptimizer(Optimizer):
         for index, shard in self._shards.items():
             if id(self._memories[index]) in taken:
                 self._refresh_written(index, shard)
+
+    def _forget_gradients(self) -> None:
+        self._rounds.clear()
+        for shard in self._shards.values():
+            shard.drop_gradient()
 
     def _norm(self, norm_type: float) -> torch.Tensor:
         self._rounds.settle()
