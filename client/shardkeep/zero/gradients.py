@@ -173,7 +173,8 @@ class GradientRounds:
         """Before a gradient is accumulated: what is there already must not be reduced twice."""
         parameter = self._parameters[index]
         if parameter.grad is not None and is_accumulating(parameter):
-            self._local[index] = parameter.grad
+            if index in self._kept:  # else of before the last step
+                self._local[index] = parameter.grad
             parameter.grad = None
 
     def _collect(self, index: int) -> None:

@@ -51,6 +51,7 @@ class GradScaler(torch.amp.GradScaler):
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
         result = self._maybe_opt_step(optimizer, state)
+        optimizer.zero_grad()  # a step that was skipped leaves nothing either
         state["stage"] = OptState.STEPPED
         return result
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from shardkeep.errors import ConfigurationError, StateError
-from shardkeep.zero import ShardedOptimizer
+from shardkeep.zero import GradScaler, ShardedOptimizer
 from shardkeep.zero.collectives import Collectives, PendingSum
 from tests.distributed.launcher import RankPools
 from tests.distributed.zero.gradient_cases import Checkpointed, Parts
@@ -351,6 +351,41 @@ def test_gradients_that_autograd_is_asked_for_are_not_reduced(rank_pools: RankPo
     rank_pools.of(2).run(penalize)
 
 
+def two_optimizers(rank: int, world_size: int) -> None:
+    """As for Muon: matrices whole in one, the rest in another."""
+    for stage in STAGES:
+        model, alone = Tiny(), Tiny()
+        matrices = [one for one in model.parameters() if one.ndim == 2]
+        others = [one for one in model.parameters() if one.ndim != 2]
+        first = over(model, stage, torch.optim.Muon, params=matrices, layout="whole")
+        second = over(model, stage, torch.optim.AdamW, params=others)
+        reference = [
+            torch.optim.Muon([one for one in alone.parameters() if one.ndim == 2], **RATE),
+            torch.optim.AdamW([one for one in alone.parameters() if one.ndim != 2], **RATE),
+        ]
+        for step in range(2):
+            total: dict[str, torch.Tensor] = {}
+            for each in range(world_size):
+                alone.zero_grad()
+                backward(alone, each, step=step)
+                for name, one in alone.named_parameters():
+                    assert one.grad is not None
+                    total[name] = one.grad.clone() if name not in total else total[name].add_(one.grad)
+            for name, one in alone.named_parameters():
+                one.grad = total[name] / world_size
+            for optimizer in reference:
+                optimizer.step()
+            backward(model, rank, step=step)
+            first.step()
+            second.step()
+        with first.gathered(model), second.gathered(model):
+            assert_equal(dict(model.named_parameters()), dict(alone.named_parameters()), stage)
+
+
+def test_two_optimizers_may_share_a_model(rank_pools: RankPools) -> None:
+    rank_pools.of(2).run(two_optimizers)
+
+
 def sparse_gradients(rank: int, world_size: int) -> None:
     for stage in STAGES:
         model = nn.Embedding(10, 3, sparse=True)
@@ -652,6 +687,44 @@ def closures_and_hooks(rank: int, world_size: int) -> None:
 
 def test_a_closure_is_evaluated_once_between_the_hooks_of_a_step(rank_pools: RankPools) -> None:
     rank_pools.of(2).run(closures_and_hooks)
+
+
+def zero_grad_of_the_model(rank: int, world_size: int) -> None:
+    """As many loops do it; a skipped step leaves nothing for the next one either."""
+    wanted = unsharded(Tiny, torch.optim.AdamW, RATE, Plan(max_norms=(None, None)), world_size)
+    for stage in STAGES:
+        model = Tiny()
+        optimizer = over(model, stage, torch.optim.AdamW)
+        scaler = GradScaler(init_scale=4.0)
+        for step, factor in ((0, math.inf), (0, 1.0), (1, 1.0)):
+            (loss,) = tiny_losses(model, step, 0, rank, 1)
+            scaler.scale(loss * factor).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            model.zero_grad()
+        assert_equal(whole_parameters(model, optimizer), wanted.parameters, stage)
+
+
+def test_a_step_uses_its_gradients_up(rank_pools: RankPools) -> None:
+    rank_pools.of(2).run(zero_grad_of_the_model)
+
+
+def local_gradients_after_a_step(rank: int, world_size: int) -> None:
+    model, alone = Tiny(), Tiny()
+    optimizer = over(model, 1)
+    for step in range(2):
+        alone.load_state_dict(model.state_dict())
+        alone.zero_grad()
+        backward(model, rank, step=step)
+        backward(alone, rank, step=step)
+        assert torch.equal(model.last.weight.grad, alone.last.weight.grad)  # type: ignore[arg-type]
+        optimizer.step()
+        assert model.last.weight.grad is not None
+    assert optimizer.grad_slice("last.weight") is None
+
+
+def test_at_stage_1_grad_is_of_the_backwards_since_the_last_step(rank_pools: RankPools) -> None:
+    rank_pools.of(2).run(local_gradients_after_a_step)
 
 
 def step_without_gradients(rank: int, world_size: int) -> None:
