@@ -18,7 +18,7 @@ from shardkeep.pytorch.pieces import Parts, dtype_of, pieces_of
 from shardkeep.pytorch.restore_plan import RestorePlan
 from shardkeep.pytorch.state_tensor import lies_like, state_device
 from shardkeep.pytorch.stored import StoredTensor
-from shardkeep.pytorch.tensors import dtype_name, empty_like_stored
+from shardkeep.pytorch.tensors import dtype_name, empty_like_stored, torch_dtype
 from shardkeep.pytorch.tree_restore import TreeRestore
 from shardkeep.pytorch.trees import ABSENT, put_together, structure_path, take_apart
 from shardkeep.zero.shards import StatePart
@@ -97,7 +97,8 @@ class ParameterRestore:
     def _place(self, key: str, stored: StoredTensor, dtype: str) -> Callable[[], Sequence[Piece]]:
         def slices() -> Sequence[Piece]:
             parts = self._parts()
-            made = [empty_like_stored(dtype, (part.stop - part.start,), part.master.device) for part in parts]
+            counts, kind = [part.stop - part.start for part in parts], torch_dtype(dtype)
+            made = [self._optimizer.empty_state_of(self._parameter, one, kind) for one in counts]
             self._sliced[key] = made
             flat = tuple(FlatPart(part.start, values) for part, values in zip(parts, made, strict=True))
             return FlatSlices(tuple(self._parameter.shape), made[0].dtype, flat).pieces()

@@ -254,9 +254,9 @@ class NvmeShard:
             tile.inner.set_state(parameter, state, groups)
             tile.inner.release()
 
-    def state_memory(self, size_bytes: int) -> torch.Tensor:
-        """Mapped memory."""
-        return self._store.state_memory(size_bytes)
+    def empty_state(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """Mapped memory, of a file that lasts as long."""
+        return self._store.state_memory(count * dtype.itemsize).view(dtype)
 
     def _state_of(self, tile: _DiskTile, parameter: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         found = dict(tile.inner.state.get(parameter, {}))

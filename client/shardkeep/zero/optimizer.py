@@ -346,6 +346,11 @@ class ShardedOptimizer(Optimizer):
         if shard is not None:
             shard.set_state(self._index_of[id(parameter)], parts, self.param_groups)
 
+    def empty_state_of(self, parameter: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """Memory for this rank's state of a parameter, to be filled and given to `set_state_of`."""
+        shard = self._shard_of(parameter)
+        return torch.empty(count, dtype=dtype) if shard is None else shard.empty_state(count, dtype)
+
     def stepped_dtype(self, parameter: torch.Tensor) -> torch.dtype:
         """The dtype of the values of a parameter that are stepped."""
         return self._master_dtype or parameter.dtype

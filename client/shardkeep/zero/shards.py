@@ -68,6 +68,10 @@ class Shard(Protocol):
         """The state of a parameter, as live or mapped memory: what is written there is kept. In order of elements."""
         ...
 
+    def empty_state(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """Memory for `set_state`, where there is room for all of the state."""
+        ...
+
     def set_state(self, parameter: int, parts: Sequence[StatePart] | None, groups: Sequence[dict[str, Any]]) -> None:
         """Takes state for a parameter, divided as `state_parts` divides it; None: it was never stepped."""
         ...
@@ -145,6 +149,10 @@ class MemoryShard:
         if parameter in self._inner.leaves:
             state = {**parts[0].tensors, **parts[0].values} if parts else None
             self._inner.set_state(parameter, state, groups)
+
+    def empty_state(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """On the device of the master."""
+        return torch.empty(count, dtype=dtype, device=self._master.device)
 
     def _empty(self) -> torch.Tensor:
         count, device = self._master.numel(), self._master.device
