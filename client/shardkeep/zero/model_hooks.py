@@ -25,8 +25,8 @@ def watch_forward(model: nn.Module, before: Callable[[], None], after: Callable[
             after(output)
 
     return [
-        model.register_forward_pre_hook(before_forward, prepend=True),
-        model.register_forward_hook(after_forward),
+        model.register_forward_pre_hook(torch.compiler.disable(before_forward), prepend=True),
+        model.register_forward_hook(torch.compiler.disable(after_forward)),
     ]
 
 

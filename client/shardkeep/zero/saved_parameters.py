@@ -55,6 +55,7 @@ class SavedParameters:
         """`use` makes a memory whole. Called in backward."""
         self._use = use
         self._whole: dict[int, GatheredMemory] = {}
+        self._is_uncompiled = False
 
     def is_whole(self, flat: torch.Tensor, memory: GatheredMemory) -> None:
         """From now on what lies in `flat` is part of the memory."""
@@ -104,6 +105,10 @@ class SavedParameters:
             return restored
 
         pack.saves_parameters_for = self  # type: ignore[attr-defined]
+        if not self._is_uncompiled:  # by their code, so for all that follow
+            self._is_uncompiled = True
+            torch.compiler.disable(pack, recursive=False)
+            torch.compiler.disable(unpack, recursive=False)
         return pack, unpack
 
     def _restore(self, saved: _Place) -> torch.Tensor:

@@ -294,8 +294,9 @@ class Units:
             self._end(self._calls.pop())
             return output if is_shared else None
 
-        self._removers.append(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True))
-        self._removers.append(module.register_forward_hook(after, always_call=True))
+        first, last = torch.compiler.disable(before), torch.compiler.disable(after)  # nothing for a compiler in there
+        self._removers.append(module.register_forward_pre_hook(first, prepend=True, with_kwargs=True))
+        self._removers.append(module.register_forward_hook(last, always_call=True))
 
     def _begin(self, module: nn.Module, units: list[Unit], inputs: Any) -> None:
         phase: Phase = "backward" if in_backward() else "forward"

@@ -151,3 +151,18 @@ def test_fault_60_forwards_that_checkpoints_stop_early_leave_no_unit_in_use(rank
     told = rank_pools.of(2).run(train_all, names=names, losses="losses", plan=Plan(micro_batches=2, backwards=2))
 
     assert told == [[], []]
+
+
+def train_compiled(rank: int, world_size: int) -> None:
+    make, plan, losses = partial(unit_models.make, "adapted"), Plan(), unit_models.losses
+    wanted = unsharded(make, torch.optim.AdamW, OPTIONS, plan, world_size, losses=losses)
+    model = make()
+    optimizer = shard(model)
+    model.compile(backend="eager")
+    outcome = sharded(model, optimizer, plan, rank, losses=losses)
+    assert differences(outcome, wanted) == []
+    assert held_units(optimizer) == []
+
+
+def test_a_compiled_model_trains_as_it_does_uncompiled(rank_pools: RankPools) -> None:
+    rank_pools.of(2).run(train_compiled)
