@@ -39,13 +39,7 @@ LATER: Final[dict[str, str]] = {}
 """Ids of the list that no test tries yet, each with the reason."""
 
 PARTS_LATER: Final = {
-    "E31": "ZeRO-1 itself: the sharded optimizer; FSDP2 and plain shards are tried",
-    "E32": "ZeRO-2 itself: the sharded optimizer; padded flat buffers are tried",
-    "E41": "ZeRO-3 itself: the sharded optimizer",
-    "E51": "disk offload beside the saves: the sharded optimizer",
-    "E92": "ZeRO-3 itself: the sharded optimizer",
     "E99": "a scalar on a GPU: no accelerator is needed to run the tests",
-    "E100": "ZeRO 1 to 3 and offload: the sharded optimizer",
     "E153": "saves that failed are counted on the dashboard",
     "E167": "a pinned staging pool on a GPU: no accelerator is needed to run the tests",
     "E180": "a cap on the memory of a GPU: no accelerator is needed to run the tests; the process's own is capped",

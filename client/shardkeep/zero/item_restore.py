@@ -165,6 +165,8 @@ def give_back(optimizer: ShardedOptimizer, kept: KeptParameter) -> None:
     state = {path[at]: leaf for path, leaf in leaves.items() if len(path) == at + 1}
     for path, structure in kept.structures.items():
         state[path[at]] = put_together(structure, path, lambda leaf, _: leaves.get(leaf, ABSENT))
+    if not state:
+        return
     optimizer.make_shard_of(parameter)
     parts = optimizer.state_parts(parameter)
     master = state.pop(MASTER, None)

@@ -32,7 +32,7 @@ class Setup:
     offload: str | None = None
     dtype: torch.dtype = torch.float32
     layout: str = "flat"
-    inner: type[torch.optim.Optimizer] = torch.optim.AdamW
+    inner: Any = torch.optim.AdamW
     options: dict[str, Any] = field(default_factory=lambda: dict(OPTIONS))
 
     def __str__(self) -> str:
