@@ -63,6 +63,7 @@ class InnerTile:
     ) -> None:
         """`begin`: the element of the bucket at which the tile's memory starts."""
         self.slices = tuple(slices)
+        self._slice_of = {one.parameter: one for one in self.slices}
         self._specs = specs
         self._begin = begin
         self._whole = whole
@@ -81,8 +82,22 @@ class InnerTile:
             index: self._optimizer.state[leaf] for index, leaf in self.leaves.items() if leaf in self._optimizer.state
         }
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the optimizer exists; it is made when it is needed."""
+        return self._optimizer is not None
+
+    def state_of(self, index: int) -> dict[str, Any]:
+        """The optimizer's state of one parameter; empty if it has none."""
+        if self._optimizer is None or self.leaves[index] not in self._optimizer.state:
+            return {}
+        found: dict[str, Any] = self._optimizer.state[self.leaves[index]]
+        return found
+
     def set_state(self, index: int, state: dict[str, Any] | None, groups: Sequence[Mapping[str, Any]]) -> None:
         """Replaces the state of a parameter; None: as if it was never stepped."""
+        if not state and self._optimizer is None:
+            return
         optimizer, leaf = self._made(groups), self.leaves[index]
         if state:
             shaped = {
@@ -93,16 +108,28 @@ class InnerTile:
             }
             optimizer.state[leaf] = shaped
         else:
-            optimizer.state.pop(self.leaves[index], None)
+            optimizer.state.pop(leaf, None)
+            fresh = self._factory([{"params": [leaf]}])  # some make state at once, and look for it in their first step
+            if leaf in fresh.state:
+                optimizer.state[leaf] = fresh.state[leaf]
 
     def point(self, master: torch.Tensor, gradient: torch.Tensor | None) -> None:
         """Lets the leaves be views of the tile's memory, of one element each for every element of the tile."""
         for one in self.slices:
+            leaf = self.point_one(one, master)
             at = one.offset - self._begin
-            leaf = self.leaves[one.parameter]
-            shape = self._specs[one.parameter].shape if self._whole else (one.size,)
-            leaf.data = master[at : at + one.size].view(shape)
-            leaf.grad = None if gradient is None else gradient[at : at + one.size].view(shape).to(leaf.dtype)
+            leaf.grad = None if gradient is None else gradient[at : at + one.size].view(leaf.shape).to(leaf.dtype)
+
+    def point_one(self, one: Slice, master: torch.Tensor) -> nn.Parameter:
+        """The leaf of a slice, as a view of the tile's memory."""
+        at = one.offset - self._begin
+        leaf = self.leaves[one.parameter]
+        leaf.data = master[at : at + one.size].view(self._specs[one.parameter].shape if self._whole else (one.size,))
+        return leaf
+
+    def slice_of(self, index: int) -> Slice | None:
+        """What the tile has of a parameter."""
+        return self._slice_of.get(index)
 
     def step(self, options: StepOptions, touched: Callable[[int], bool]) -> None:
         """One step of the leaves that have a gradient on any rank."""

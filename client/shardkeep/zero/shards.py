@@ -134,19 +134,19 @@ class MemoryShard:
 
     def state_parts(self, parameter: int) -> Sequence[StatePart]:
         """The one slice this rank has, if any."""
-        self._inner.point(self._master, None)
-        found = [one for one in self._inner.slices if one.parameter == parameter]
-        state = self._inner.state.get(parameter, {})
+        one = self._inner.slice_of(parameter)
+        if one is None:
+            return []
+        leaf, state = self._inner.point_one(one, self._master), self._inner.state_of(parameter)
         tensors = {key: value for key, value in state.items() if isinstance(value, torch.Tensor) and value.ndim}
         values = {key: value for key, value in state.items() if key not in tensors}
-        return [
-            StatePart(one.start, one.stop, self._inner.leaves[parameter].detach().view(-1), tensors, values)
-            for one in found
-        ]
+        return [StatePart(one.start, one.stop, leaf.detach().view(-1), tensors, values)]
 
     def set_state(self, parameter: int, parts: Sequence[StatePart] | None, groups: Sequence[dict[str, Any]]) -> None:
         """Replaces the state; the master is written in place by whoever has its part."""
         if parameter in self._inner.leaves:
+            if not self._inner.is_made:
+                self._inner.point(self._master, None)  # some make state from the leaves at once
             state = {**parts[0].tensors, **parts[0].values} if parts else None
             self._inner.set_state(parameter, state, groups)
 
