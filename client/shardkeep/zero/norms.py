@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from shardkeep.errors import ConfigurationError
@@ -18,21 +16,19 @@ class GradientNorm:
         if not norm_type > 0:
             raise ConfigurationError(f"norm_type={norm_type} is not positive")
         self._type = norm_type
-        self._total = 0.0
+        self._parts: list[torch.Tensor] = []
 
     def add(self, values: torch.Tensor) -> None:
         """A piece of the gradient."""
-        if not values.numel():
-            return
-        if math.isinf(self._type):
-            largest = float(torch.linalg.vector_norm(values, math.inf))
-            self._total = largest if math.isnan(largest) else max(self._total, largest)
-        else:
-            part = float(torch.linalg.vector_norm(values, self._type, dtype=torch.float64))
-            self._total += part**self._type
+        if values.numel():
+            self._parts.append(self._norm(values))
 
     def over(self, collectives: Collectives, device: torch.device) -> torch.Tensor:
-        """The norm over all ranks, the same fp32 number on each."""
-        parts = collectives.gather_rows(torch.tensor([self._total], dtype=torch.float64, device=device)).cpu()
-        total = parts.max() if math.isinf(self._type) else parts.sum() ** (1.0 / self._type)
-        return total.to(torch.float32)
+        """The norm over all ranks, the same fp32 number on each, in the host's memory."""
+        nothing = torch.zeros((), dtype=torch.float64, device=device)
+        own = self._norm(torch.stack([nothing, *(part.to(device) for part in self._parts)]))
+        return self._norm(collectives.gather_rows(own.view(1)).cpu()).to(torch.float32)
+
+    def _norm(self, values: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.linalg.vector_norm(values, self._type, dtype=torch.float64)
+        return found

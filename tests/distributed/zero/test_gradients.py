@@ -431,7 +431,7 @@ def norms(rank: int, world_size: int) -> dict[tuple[Any, ...], float]:
     for stage in STAGES:
         for offload in (None, "cpu"):
             for layout in ("flat", "whole"):
-                for norm_type in (1.0, 2.0, math.inf):
+                for norm_type in (0.5, 1.0, 2.0, 30.0, math.inf):
                     model = Tiny()
                     optimizer = over(model, stage, offload=offload, layout=layout)
                     backward(model, rank)
@@ -454,7 +454,7 @@ def test_fault_27_the_norm_is_of_all_gradients_whole_on_every_rank(rank_pools: R
     first, *others = rank_pools.of(world_size).run(norms)
 
     assert all(other == first for other in others)
-    for norm_type in (1.0, 2.0, math.inf):
+    for norm_type in (0.5, 1.0, 2.0, 30.0, math.inf):
         assert len({norm for key, norm in first.items() if key[-1] == norm_type}) == 1
 
 
