@@ -50,7 +50,9 @@ def train_grid(rank: int, world_size: int, *, plans: list[Plan], dtypes: list[to
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
-def test_training_is_bit_equal_to_the_unsharded_optimizer(rank_pools: RankPools, world_size: int) -> None:
+def test_fault_15_every_stage_trains_as_the_unsharded_optimizer_bit_for_bit(
+    rank_pools: RankPools, world_size: int
+) -> None:
     plans = [
         Plan(micro_batches=micro_batches, defers=defers, backwards=backwards)
         for micro_batches, defers in [(1, False), (2, False), (3, False), (2, True), (3, True)]
