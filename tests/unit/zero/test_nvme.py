@@ -354,6 +354,23 @@ def test_what_memory_saved_goes_on_on_nvme(scratch: Path, stage: int) -> None:
     assert_same(weights(target), plain(4))
 
 
+def test_state_that_is_loaded_lies_on_the_disk_until_it_is_stepped(scratch: Path, stage: int) -> None:
+    model = Wide()
+    optimizer = build(model, scratch, stage=stage)
+    train(model, optimizer, range(1))
+    saved = save(model, optimizer)
+    before = descriptors()
+
+    load(saved, model, optimizer)
+    loaded = descriptors()
+    saved.requests.clear()  # it keeps what it was read into
+    train(model, optimizer, range(1, 3))
+
+    assert (loaded, descriptors()) == (before + 1, before)
+    assert_same(weights(model), plain(3))
+    optimizer.close()
+
+
 # --- the budget -------------------------------------------------------------------------------------------------------
 
 
