@@ -86,6 +86,14 @@ class SavedElsewhere(Plain):
             return super().forward(x)
 
 
+class Autocast(Plain):
+    """Casts its weights, and keeps the casts for all of its forward."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(x) + self.head(self.blocks[0](x))
+
+
 class CalledTwice(Plain):
     def forward(self, x: torch.Tensor) -> Any:
         for block in (*self.blocks, *self.blocks, self.blocks[1], self.blocks[1]):
@@ -383,6 +391,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "checkpointed, without early stop": lambda: CheckpointedWithoutEarlyStop(use_reentrant=False),
     "checkpointed in part": CheckpointedInPart,
     "saved elsewhere": SavedElsewhere,
+    "autocast": Autocast,
     "called twice": CalledTwice,
     "called twice, once without gradient": CalledTwiceOnceWithoutGradient,
     "recursive": Recursive,
