@@ -48,6 +48,8 @@ class ParameterRestore:
         below = plan.stored.tensors_below(prefix)
         plan.used.update(below)
         plan.used_values.update(plan.stored.values_below(prefix))
+        if below or plan.stored.values_below(prefix):  # on every rank, whatever it owns: a step counts on that
+            plan.then(lambda: self._optimizer.make_shard_of(self._parameter))
         paths = {name: path for name in below if len(path := split_name(name)) == at + 1}
         tensors = {path[at]: plan.stored.tensors[name] for name, path in paths.items()}
         stepped = Stepped.of(plan, self._named.names, tensors.pop(MASTER, None))

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from shardkeep.pytorch.capture import TrainingState
 from shardkeep.zero import ShardedOptimizer
@@ -109,8 +110,14 @@ class Trained:
     def _clip(self, max_norm: float) -> None:
         if isinstance(self.optimizer, ShardedOptimizer):
             self.optimizer.clip_grad_norm_(max_norm)
-        else:
-            nn.utils.clip_grad_norm_(self.model.parameters(), max_norm, foreach=False)
+            return
+        gradients = [one.grad for one in self.model.parameters() if one.grad is not None]
+        wholes = [
+            one.full_tensor() if isinstance(one, DTensor) else one for one in gradients
+        ]  # torch's takes no mixture
+        norm = sum(float(one.double().square().sum()) for one in wholes) ** 0.5
+        for gradient in gradients:
+            gradient.mul_(min(1.0, max_norm / (norm + 1e-6)))
 
 
 def params_of(model: nn.Module) -> Iterable[Any]:
@@ -146,7 +153,9 @@ def build(
         return Trained(setup, model, optimizer)
     if setup.kind == "fsdp2":
         _fully_shard(model, DeviceMesh.from_group(group, "cpu"))
-    return Trained(setup, model, setup.inner(params(model), foreach=setup.kind == "plain", **setup.options))
+    return Trained(
+        setup, model, setup.inner(params(model), foreach=None if setup.kind == "plain" else False, **setup.options)
+    )
 
 
 def _fully_shard(model: nn.Module, mesh: DeviceMesh) -> None:
