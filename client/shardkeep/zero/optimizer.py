@@ -59,7 +59,8 @@ class ShardedOptimizer(Optimizer):
     `reduce_dtype`: of gradients on the wire; None: the parameters'. Sums are fp32. `reduce_op`: "mean" or "sum".
     `broadcast_buffers`: rank 0's buffers go to all ranks before each training forward.
     `persistent_elements` (stage 3): modules with fewer parameters than this stay whole on every rank.
-    `whole_modules` (stage 3): classes whose submodules' parameters are used by the module itself.
+    `whole_modules` (stage 3): classes whose modules are gathered as one, with all below them: because they use the
+    parameters of their submodules themselves, or to gather a block at once where single layers are small.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def refuse_wrapped(_rank: int, world_size: int) -> None:
                 shard(model, stage)
 
 
-def test_models_that_something_else_reduces_or_shards_are_errors(rank_pools: RankPools) -> None:
+def test_fault_58_models_that_something_else_reduces_or_shards_are_errors(rank_pools: RankPools) -> None:
     """DistributedDataParallel, fully_shard and DTensor parameters (fault 58: beside plain ones too)."""
     rank_pools.of(2).run(refuse_wrapped)
 
@@ -133,7 +133,7 @@ def train_group(rank: int, _world_size: int) -> list[str]:
     return told
 
 
-def test_fault_36_a_group_that_is_not_the_world_trains_by_its_own_ranks(rank_pools: RankPools) -> None:
+def test_fault_35_and_36_a_group_that_is_not_the_world_trains_by_its_own_ranks(rank_pools: RankPools) -> None:
     """Also fault 35: each rank steps its own slice, not rank 0's."""
     assert rank_pools.of(3).run(train_group) == [[], [], []]
 
@@ -175,7 +175,7 @@ def own_little(rank: int, world_size: int) -> list[str]:
     return told
 
 
-def test_fault_34_state_has_the_elements_of_parameters_and_no_padding(rank_pools: RankPools) -> None:
+def test_fault_34_and_37_and_38_state_has_the_elements_of_parameters_and_no_padding(rank_pools: RankPools) -> None:
     """Slices without elements are nobody's (faults 37 and 38): no rank has state for them, none steps them."""
     assert rank_pools.of(3).run(own_little) == [[], [], []]
 

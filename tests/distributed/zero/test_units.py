@@ -166,3 +166,34 @@ def train_compiled(rank: int, world_size: int) -> None:
 
 def test_a_compiled_model_trains_as_it_does_uncompiled(rank_pools: RankPools) -> None:
     rank_pools.of(2).run(train_compiled)
+
+
+class Reader(unit_models.Block):
+    """Uses the parameters of its submodules itself."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.tanh(x @ self.up.weight.T + self.up.bias) @ self.down.weight.T + self.down(self.up(x))
+
+
+def make_reader() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(unit_models.Block(), Reader(), nn.Linear(unit_models.WIDTH, 3))
+
+
+def train_blocks(rank: int, world_size: int) -> list[str]:
+    told = []
+    for make in (make_reader, partial(unit_models.make, "checkpointed, not reentrant")):
+        wanted = unsharded(make, torch.optim.AdamW, OPTIONS, Plan(), world_size, losses=unit_models.losses)
+        model = make()
+        optimizer = shard(model, whole_modules=(unit_models.Block,))
+        outcome = sharded(model, optimizer, Plan(), rank, losses=unit_models.losses)
+        told += differences(outcome, wanted)
+        assert held_units(optimizer) == []
+        blocks = sum(isinstance(one, unit_models.Block) for one in model.modules())
+        assert optimizer._units is not None
+        assert len(optimizer._units._units) == blocks + 1
+    return told
+
+
+def test_whole_modules_are_one_unit_each_with_all_below_them(rank_pools: RankPools) -> None:
+    assert rank_pools.of(2).run(train_blocks) == [[], []]

@@ -105,7 +105,7 @@ def train_whole(rank: int, world_size: int) -> list[str]:
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_fault_61_matrix_optimizers_step_whole_reduced_matrices(rank_pools: RankPools, world_size: int) -> None:
+def test_fault_61_and_62_matrix_optimizers_step_whole_reduced_matrices(rank_pools: RankPools, world_size: int) -> None:
     """At every stage, also on ranks that own nothing of a bucket, or nothing at all (fault 62)."""
     assert rank_pools.of(world_size).run(train_whole) == [[]] * world_size
 
