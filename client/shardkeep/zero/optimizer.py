@@ -211,6 +211,7 @@ class ShardedOptimizer(Optimizer):
         With `rank` that rank alone gets it, the others the groups. Masters are beside it under `master_params`; an
         optimizer that is not sharded can load the rest. Checkpoints of Shardkeep need none of this.
         """
+        self.check_stepped()
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
         gathered = gather_state(self, self._collectives, rank=rank)
