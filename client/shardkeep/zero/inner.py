@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_leaves
 
 from shardkeep.errors import ConfigurationError
 from shardkeep.zero.layout import ParameterSpec, Slice
@@ -170,9 +171,10 @@ class InnerTile:
                 continue
             self._checked.add(index)
             for key, value in optimizer.state[leaf].items():
-                if isinstance(value, torch.Tensor) and value.ndim and value.shape != leaf.shape:
+                inside = [one for one in tree_leaves(value) if isinstance(one, torch.Tensor) and one.ndim]
+                if any(one is not value or one.shape != leaf.shape for one in inside):
                     raise ConfigurationError(
-                        f"{type(optimizer).__name__} keeps {key} of shape {tuple(value.shape)} for a slice of"
+                        f"{type(optimizer).__name__} keeps {key} of shape {tuple(inside[0].shape)} for a slice of"
                         f" {self._specs[index].name} with {leaf.numel()} elements: it does not work element by element."
                         ' Give layout="whole", so that each parameter has one owner'
                     )

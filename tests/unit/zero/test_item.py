@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from shardkeep.errors import LoadError, MissingNames
+from shardkeep.errors import ConfigurationError, LoadError, MissingNames
 from shardkeep.pytorch.capture import TrainingState
 from shardkeep.zero import ShardedOptimizer
 from tests.unit.pytorch.memory_checkpoint import MemoryCheckpoint
@@ -128,3 +128,32 @@ def test_the_groups_stay_the_same_objects_so_that_schedulers_go_on() -> None:
 
     assert optimizer.param_groups[0] is group
     assert (group["lr"], group["initial_lr"]) == (0.0625, 0.125)
+
+
+class Remembers(torch.optim.SGD):
+    """Keeps past gradients in a list, which cannot be cut like the parameter."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step(closure)
+        for group in self.param_groups:
+            for one in group["params"]:
+                self.state[one].setdefault("past", []).append(one.grad.clone())
+
+
+def test_E25_arrays_inside_other_state_need_a_parameter_with_one_owner() -> None:
+    model = nn.Linear(3, 2)
+    optimizer, _ = state_of(model, Remembers)
+    with pytest.raises(ConfigurationError, match='layout="whole"'):
+        step(model, optimizer)
+
+    model = nn.Linear(3, 2)
+    optimizer, state = state_of(model, Remembers, layout="whole")
+    step(model, optimizer, times=2)
+    saved = MemoryCheckpoint.of(state.capture())
+    other = nn.Linear(3, 2)
+    loaded, target = state_of(other, Remembers, layout="whole", stage=3)
+    load(target, saved)
+    step(other, loaded)
+
+    (part,) = loaded.state_parts(other.weight)
+    assert [tuple(one.shape) for one in part.values["past"]] == [(2, 3)] * 3
