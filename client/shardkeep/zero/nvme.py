@@ -34,8 +34,8 @@ class NvmeStore:
         wire_dtype: torch.dtype | None,
     ) -> None:
         wire_bytes = None if wire_dtype is None else wire_dtype.itemsize
-        self.file = ScratchFile(offload.directory, rank=rank)
-        self.traffic = TileTraffic(self.file, keeps_pages=offload.keeps_pages)
+        self.file = ScratchFile(offload.directory, rank=rank, keeps_pages=offload.keeps_pages)
+        self.traffic = TileTraffic(self.file)
         self.division = Division(0, 0, offload.budget_bytes)
         self._budget = Budget(offload.budget_bytes, world_size, kind, gathers, wire_bytes)
         self._offload = offload

@@ -35,9 +35,10 @@ class Span:
 class ScratchFile:
     """A file of this process. Reads and writes may come from several threads; the rest from one."""
 
-    def __init__(self, directory: str | PathLike[str], *, rank: int) -> None:
-        """ConfigurationError for a directory in which no file can be made."""
+    def __init__(self, directory: str | PathLike[str], *, rank: int, keeps_pages: bool = False) -> None:
+        """ConfigurationError for a directory in which no file can be made. `keeps_pages`: in the kernel's cache."""
         self._directory = Path(directory)
+        self._keeps_pages = keeps_pages
         self._fd = _open(self._directory, rank)
         self._closer = weakref.finalize(self, os.close, self._fd)
         self._end = 0
@@ -84,6 +85,7 @@ class ScratchFile:
                     f" {offset}: something outside cut it. Load the last checkpoint in a new process"
                 )
             done += count
+        self._forget_pages(offset, done)
 
     def write(self, offset: int, data: memoryview) -> None:
         """Writes all of `data`."""
@@ -93,6 +95,7 @@ class ScratchFile:
                 done += os.pwritev(self._fd, [data[done:]], offset + done)
             except OSError as exc:
                 raise self._failed(exc, f"writing {len(data)} bytes at {offset}") from exc
+        self._forget_pages(offset, done)
 
     def mapped(self, span: Span) -> torch.Tensor:
         """The bytes as live memory: what is written there is what `read` gives, and the other way round."""
@@ -106,11 +109,6 @@ class ScratchFile:
         self._is_seen = True
         return torch.frombuffer(self._mapping, dtype=torch.uint8, offset=span.offset, count=span.size_bytes)
 
-    def forget_pages(self, span: Span) -> None:
-        """Asks the kernel not to keep these bytes in memory."""
-        if span.size_bytes:
-            os.posix_fadvise(self._fd, span.offset, span.size_bytes, os.POSIX_FADV_DONTNEED)
-
     def forget_mapped(self) -> None:
         """Takes the pages that mapped memory was seen through out of this process; the memory stays good. Cheap if
         nothing was mapped since.
@@ -123,6 +121,10 @@ class ScratchFile:
         """Gives the room back once no mapped memory is left. Idempotent."""
         self._mapping = None
         self._closer()
+
+    def _forget_pages(self, offset: int, size_bytes: int) -> None:
+        if size_bytes and not self._keeps_pages:
+            os.posix_fadvise(self._fd, offset, size_bytes, os.POSIX_FADV_DONTNEED)
 
     def _failed(self, exc: OSError, doing: str) -> ShardkeepError:
         advice = ""

@@ -52,10 +52,9 @@ class BufferSet:
 class TileTraffic:
     """The sets of one rank and the threads that fill and empty them. Used by one thread at a time."""
 
-    def __init__(self, file: ScratchFile, *, keeps_pages: bool) -> None:
+    def __init__(self, file: ScratchFile) -> None:
         self.budget_bytes = 0
         self._file = file
-        self._keeps_pages = keeps_pages
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="shardkeep-nvme")
         self._set_bytes = 0
         self._sets: deque[BufferSet] = deque()
@@ -161,13 +160,11 @@ class TileTraffic:
                 earlier.result()
         for span, at in fetch.moves:
             self._file.read(span.offset, into.view[at : at + span.size_bytes])
-            self._forget(span)
 
     def _write(self, source: BufferSet, moves: tuple[Move, ...]) -> None:
         try:
             for span, at in moves:
                 self._file.write(span.offset, source.view[at : at + span.size_bytes])
-                self._forget(span)
         except BaseException as exc:
             self._failure = exc
             raise
@@ -175,7 +172,3 @@ class TileTraffic:
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
-
-    def _forget(self, span: Span) -> None:
-        if not self._keeps_pages:
-            self._file.forget_pages(span)

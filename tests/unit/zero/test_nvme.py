@@ -264,6 +264,28 @@ def test_fault_51_a_save_waits_until_no_tile_moves(scratch: Path, monkeypatch: p
     optimizer.close()
 
 
+def test_fault_52_parameters_come_from_the_disk_in_their_own_dtype(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Wide(torch.bfloat16)
+    optimizer = build(model, scratch, stage=3)
+    train(model, optimizer, range(1))
+    file, sizes = store_of(optimizer).file, []
+    read = file.read
+
+    def noted(offset: int, out: memoryview) -> None:
+        sizes.append(len(out))
+        read(offset, out)
+
+    monkeypatch.setattr(file, "read", noted)
+    with torch.no_grad():
+        model(batch_of(1).bfloat16())
+
+    elements = sum(one.numel() for one in model.parameters())
+    assert 2 * elements <= sum(sizes) < 2 * elements + 64 * len(sizes)
+    optimizer.close()
+
+
 def test_fault_53_groups_keep_their_settings_in_every_tile(scratch: Path, stage: int) -> None:
     model, reference = Wide(), Wide()
 

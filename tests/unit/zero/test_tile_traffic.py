@@ -38,7 +38,7 @@ def fill(buffers: BufferSet, value: int) -> None:
 
 
 def traffic_of(file: ScratchFile, sets: int) -> TileTraffic:
-    traffic = TileTraffic(file, keeps_pages=False)
+    traffic = TileTraffic(file)
     traffic.budget_bytes = sets * 4096
     traffic.reserve(4096)
     return traffic
