@@ -18,8 +18,6 @@ from shardkeep.zero import ShardedOptimizer
 Setup = Literal["fsdp2", "zero2", "zero3", "plain"]
 SETUPS: Final[tuple[Setup, ...]] = get_args(Setup)
 _OPTIONS: Final[dict[str, Any]] = {"lr": 1e-3}
-_MOMENTS: Final = ("exp_avg", "exp_avg_sq")
-_STEP: Final = "step"
 
 
 def build(setup: Setup, *, seed: int) -> tuple[Gpt, torch.optim.Optimizer]:
@@ -59,16 +57,6 @@ def _plain(model: Gpt, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, 
 def _sharded(model: Gpt, optimizer: ShardedOptimizer) -> Iterator[tuple[str, torch.Tensor]]:
     with optimizer.gathered(model):
         yield from [(name, parameter.detach().clone()) for name, parameter in model.named_parameters()]
-    for name, parameter in model.named_parameters():
-        parts = [part for part in optimizer.state_parts(parameter) if part.tensors]
-        steps = torch.stack([torch.tensor(-1.0), *(part.values[_STEP] for part in parts)]).max()
-        dist.all_reduce(steps, op=dist.ReduceOp.MAX)
-        if steps < 0:
-            continue  # no rank has stepped it
-        yield f"{name}.{_STEP}", steps
-        for key in _MOMENTS:
-            whole = torch.zeros(parameter.numel())
-            for part in parts:
-                whole[part.start : part.stop] = part.tensors[key].view(-1)
-            dist.all_reduce(whole.view(torch.int32))  # as integers, so that a zero keeps its sign
-            yield f"{name}.{key}", whole
+    states = optimizer.state_dict()["state"]
+    for number, (name, _) in enumerate(model.named_parameters()):
+        yield from ((f"{name}.{key}", value) for key, value in states.get(number, {}).items())
