@@ -190,6 +190,7 @@ def restart(
     state = TrainingState({"model": model, "optimizer": optimizer})
     if saved is not None:
         state.restore(saved, rank=rank, world_size=world_size)
+        saved.requests.clear()  # or it would keep what was read for it
     optimizer.zero_grad()
     tiny_losses(model, attempt, 0, rank, 1)[0].backward()
     optimizer.step()
