@@ -157,3 +157,25 @@ def test_E25_arrays_inside_other_state_need_a_parameter_with_one_owner() -> None
 
     (part,) = loaded.state_parts(other.weight)
     assert [tuple(one.shape) for one in part.values["past"]] == [(2, 3)] * 3
+
+
+@pytest.mark.parametrize("inner", [torch.optim.Adafactor, torch.optim.Muon])
+def test_fault_61_factors_and_matrices_go_to_a_plain_optimizer_and_back(inner: Any) -> None:
+    model = nn.Linear(3, 2, bias=False)
+    optimizer, state = state_of(model, inner, layout="whole", stage=3)
+    step(model, optimizer, times=2)
+    saved = MemoryCheckpoint.of(state.capture())
+    other = nn.Linear(3, 2, bias=False)
+    plain = inner(other.parameters(), lr=0.125)
+    both = TrainingState({"model": other, "optimizer": plain})
+    load(both, saved)
+    again = MemoryCheckpoint.of(both.capture())
+    step(other, plain)
+
+    load(state, again)
+    step(model, optimizer)
+
+    assert {one.name: saved.tensor_bytes(one.name) for one in saved.tensors()} == {
+        one.name: again.tensor_bytes(one.name) for one in again.tensors()
+    }
+    assert torch.equal(model.state_dict()["weight"], other.weight)
