@@ -131,7 +131,9 @@ class Postgres:
         name = f"test_{secrets.token_hex(6)}"
         origin = make_url(template).database if template else "template1"
         assert origin is not None
-        self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(origin)))
+        # Copying files takes half as long as writing them to the log, where nothing waits for the disk.
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
+        self._execute(create.format(sql.Identifier(name), sql.Identifier(origin)))
         self._databases.append(name)
         return self._url.set(database=name).render_as_string(hide_password=False)
 

@@ -97,6 +97,6 @@ def _settings(examples: int) -> settings:
 
 
 TestCheckpointLife = CheckpointLife.TestCase
-TestCheckpointLife.settings = _settings(25)
+TestCheckpointLife.settings = _settings(16)
 TestCheckpointLifeOnPostgres = CheckpointLifeOnPostgres.TestCase
-TestCheckpointLifeOnPostgres.settings = _settings(8)
+TestCheckpointLifeOnPostgres.settings = _settings(6)

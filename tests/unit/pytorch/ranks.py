@@ -9,15 +9,19 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 from shardkeep.pytorch.capture import TrainingState
 from tests.unit.pytorch.memory_checkpoint import MemoryCheckpoint, RankSave, save
+from tests.warm_process import forkserver
 
 
 def run_ranks(function: Callable[..., None], world_size: int, folder: Path, *, timeout_seconds: float = 240) -> None:
     """Run `function(rank, world_size, folder)` in each rank; any failure is raised here."""
-    context: Any = spawn(_rank, args=(function, world_size, folder), nprocs=world_size, join=False)
+    forkserver()  # ranks are forked from a process that has torch loaded
+    context: Any = start_processes(
+        _rank, args=(function, world_size, folder), nprocs=world_size, join=False, start_method="forkserver"
+    )
     deadline = time.monotonic() + timeout_seconds
     try:
         while not context.join(timeout=1):
