@@ -26,16 +26,16 @@ demo: setup
 demo-cluster: setup
 	$(BIN)/python -m demo.cluster
 
-# More processes than cores: most of the time tests wait, for faults to pass, for other processes, for servers to start.
 # A file stays together, it shares its servers.
-PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
+# More processes than cores: tests wait, for faults to pass, for other processes, for servers to start.
 test: setup
-	$(PYTEST)
+	$(PYTEST) -n 5
 
-# What needs no server but the service itself, no ranks, and little time.
+# What needs no server but the service itself, no ranks, and little time. It waits for nothing: a process a core.
 test-fast: setup
-	$(PYTEST) -m "not slow and not s3" -k "not postgres" tests/architecture tests/unit \
+	$(PYTEST) -n auto -m "not slow and not s3" -k "not postgres" tests/architecture tests/unit \
 		--ignore tests/unit/servers --ignore tests/unit/pytorch/test_state_distributed.py
 
 # The S3 part alone, where no torch is installed: at the SeaweedFS of its wheel, or at the server that S3_ENDPOINT_URL,
