@@ -28,7 +28,8 @@ LOCAL_KEYS: Final = "local_keys"
 
 _PARAMETERS: Final = "params"
 _OPTIONS: Final = "options"
-_NOT_OPTIONS = frozenset({"params", "param_names"})
+NOT_OPTIONS: Final = frozenset({"params", "param_names"})
+"""Keys of a group that say what is in it, not how it is stepped."""
 _HOW_NOT_WHAT = frozenset({"foreach", "fused", "capturable"})
 """How the step is computed here, on this device: the live choice stands."""
 
@@ -40,7 +41,7 @@ def capture_groups(
     for index, group in enumerate(param_groups):
         names = [join_name(named.parts) for named in parameters if named.group == index]
         if names:
-            options = {key: option for key, option in group.items() if key not in _NOT_OPTIONS}
+            options = {key: option for key, option in group.items() if key not in NOT_OPTIONS}
             into.add_value((*_add_names(into, keyword, names), _OPTIONS), options)
 
 
@@ -130,7 +131,7 @@ def restore_group(where: str, live: dict[str, Any], sources: Sequence[Mapping[st
     notes = []
     keys = dict.fromkeys((*live, *(key for source in sources for key in source)))
     for key in keys:
-        if key in _NOT_OPTIONS:
+        if key in NOT_OPTIONS:
             continue
         found = [source[key] for source in sources if key in source]
         if not found:

@@ -18,7 +18,6 @@ from shardkeep.errors import ConfigurationError
 
 _all_gather: Callable[..., Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
-
 _BLOCK_ELEMENTS: Final = 1 << 15
 """Summed at once: all its parts stay in a core's cache until they are divided."""
 
@@ -112,16 +111,14 @@ class Collectives:
         for rank in range(self.world_size):
             piece = flat[bounds[rank] : bounds[rank + 1]]
             if piece.numel():
-                source = dist.get_global_rank(self._group, rank) if self._group is not None else rank
-                gathering.works.append(dist.broadcast(piece, src=source, group=self._group, async_op=True))
+                gathering.works.append(dist.broadcast(piece, group_src=rank, group=self._group, async_op=True))
         return gathering
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """Rank 0's content, on all ranks."""
         if self.world_size > 1 and tensor.numel():
-            source = dist.get_global_rank(self._group, 0) if self._group is not None else 0
             whole = tensor.contiguous()
-            dist.broadcast(whole, src=source, group=self._group)
+            dist.broadcast(whole, group_src=0, group=self._group)
             if whole is not tensor:
                 tensor.copy_(whole)
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from shardkeep.zero.optimizer import ShardedOptimizer
 
 MASTERS: Final = "master_params"
-_OF_GROUP: Final = frozenset({"params", "param_names"})
 StateDict = dict[str, Any]
 
 

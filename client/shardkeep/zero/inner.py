@@ -7,7 +7,7 @@ as they do without us, and per-parameter counters, weight-decay groups and sched
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,9 +15,9 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from shardkeep.errors import ConfigurationError
+from shardkeep.pytorch.optimizer_groups import NOT_OPTIONS
 from shardkeep.zero.layout import ParameterSpec, Slice
 
-_OF_WRAPPER: Final = frozenset({"params", "param_names"})
 InnerFactory = Callable[..., Optimizer]
 
 
@@ -28,7 +28,7 @@ class StepOptions:
 
     def __init__(self, groups: Sequence[dict[str, Any]]) -> None:
         self.groups = groups
-        self._before = [{key: value for key, value in group.items() if key not in _OF_WRAPPER} for group in groups]
+        self._before = [{key: value for key, value in group.items() if key not in NOT_OPTIONS} for group in groups]
         self._changes: list[dict[str, Any]] = [{} for _ in groups]
 
     def give(self, inner: dict[str, Any]) -> None:
@@ -159,7 +159,7 @@ class InnerTile:
             made: dict[int, dict[str, Any]] = {}
             for index, leaf in self.leaves.items():
                 group = self._group_of[index]
-                options = {key: value for key, value in groups[group].items() if key not in _OF_WRAPPER}
+                options = {key: value for key, value in groups[group].items() if key not in NOT_OPTIONS}
                 made.setdefault(group, {"params": [], **options, "of_group": group})["params"].append(leaf)
             self._optimizer = self._factory(list(made.values()))
         return self._optimizer

@@ -13,10 +13,11 @@ from shardkeep.zero.collectives import Collectives
 from shardkeep.zero.disk_part import DiskPart
 from shardkeep.zero.layout import Bucket, Layout, LayoutKind, ParameterSpec
 from shardkeep.zero.offload import NvmeOffload
-from shardkeep.zero.scratch_file import ScratchFile
+from shardkeep.zero.scratch_file import ScratchFile, rounded_up
 from shardkeep.zero.tile_traffic import Fetch, TileTraffic
 
-_ALIGNMENT: Final = 64
+ALIGNMENT: Final = 64
+"""Of what lies in one tile or file, in bytes: a line of a cache."""
 _LOADING_BYTES: Final = 64 << 20
 
 
@@ -86,7 +87,7 @@ class NvmeStore:
 
     def state_memory(self, size_bytes: int) -> torch.Tensor:
         """Room for state that is loaded, mapped from a file that lasts as long as the memory."""
-        room = -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
+        room = rounded_up(size_bytes, ALIGNMENT)
         if self._room.numel() < room:
             file = ScratchFile(self._offload.directory, rank=self._rank)
             self._room = file.mapped(file.allocate(max(room, _LOADING_BYTES)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -13,13 +13,12 @@ from shardkeep.zero.collectives import PendingSum
 from shardkeep.zero.disk_part import DiskPart
 from shardkeep.zero.inner import InnerTile
 from shardkeep.zero.layout import Bucket
-from shardkeep.zero.nvme import NvmeStore
+from shardkeep.zero.nvme import ALIGNMENT, NvmeStore
 from shardkeep.zero.parameter_memory import ParameterMemory
-from shardkeep.zero.scratch_file import Span
+from shardkeep.zero.scratch_file import Span, rounded_up
 from shardkeep.zero.shards import StatePart, Tile
 from shardkeep.zero.tile_traffic import BufferSet, Fetch, Move, TileKey
 
-_ALIGNMENT: Final = 64
 Reads = Callable[["_DiskTile"], tuple[Move, ...]]
 
 
@@ -359,4 +358,4 @@ def _records(inner: InnerTile) -> tuple[_Record, ...]:
 
 
 def _aligned(size_bytes: int) -> int:
-    return -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
+    return rounded_up(size_bytes, ALIGNMENT)

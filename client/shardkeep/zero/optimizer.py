@@ -1,7 +1,7 @@
 """`ShardedOptimizer`: data-parallel training with optimizer state, gradients and parameters divided over the ranks.
 
 The parts: `layout` says where every element lies, `gradients` reduces, `parameter_memory` and `units` keep parameters,
-`shards` and `nvme` keep masters and state, `inner` steps them, `state` gives them out by name.
+`shards` and `nvme` keep masters and state, `inner` steps them, `item` and `consolidated` give them out by name.
 """
 
 from __future__ import annotations
@@ -296,10 +296,10 @@ class ShardedOptimizer(Optimizer):
         None where it owns nothing of it or nothing was reduced yet. What no_sync() holds back is not in it.
         """
         index = self._index_named(name)
-        shard = self._shards.get(self._layout.bucket_of[index])
+        bucket = self._layout.buckets[self._layout.bucket_of[index]]
+        shard = self._shards.get(bucket.index)
         if shard is None:
             return None
-        bucket = self._layout.buckets[self._layout.bucket_of[index]]
         start, found = None, []
         for begin, values in shard.gradients(write=False):
             for one in bucket.cut(begin, begin + values.numel()):
@@ -593,7 +593,7 @@ class ShardedOptimizer(Optimizer):
     def _place_of(self, parameter: torch.Tensor) -> tuple[Bucket, int]:
         index = self._index_of[id(parameter)]
         bucket = self._layout.buckets[self._layout.bucket_of[index]]
-        return bucket, bucket.offsets[bucket.parameters.index(index)]
+        return bucket, bucket.offsets[self._layout.place_of[index]]
 
     def _shard_of(self, parameter: torch.Tensor) -> Shard | None:
         return self._shards.get(self._layout.bucket_of[self._index_of[id(parameter)]])

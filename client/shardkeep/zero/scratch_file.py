@@ -53,7 +53,7 @@ class ScratchFile:
 
     def allocate(self, size_bytes: int) -> Span:
         """Room of whole pages, really on the disk: StateError if there is none left."""
-        room = -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        room = rounded_up(size_bytes, mmap.PAGESIZE)
         if self._free.get(room):
             return Span(self._free[room].pop().offset, size_bytes)
         offset = self._end
@@ -67,7 +67,7 @@ class ScratchFile:
 
     def free(self, span: Span) -> None:
         """Takes room back, for a span of the same size."""
-        room = -(-span.size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        room = rounded_up(span.size_bytes, mmap.PAGESIZE)
         if room:
             self._free.setdefault(room, []).append(span)
 
@@ -146,3 +146,8 @@ def _open(directory: Path, rank: int) -> int:
         raise ConfigurationError(
             f"rank {rank} cannot make a file in the scratch directory {directory} ({exc.strerror or exc})"
         ) from exc
+
+
+def rounded_up(size_bytes: int, unit: int) -> int:
+    """The next multiple of `unit`."""
+    return -(-size_bytes // unit) * unit

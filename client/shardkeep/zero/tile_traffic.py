@@ -17,7 +17,7 @@ from typing import Final
 import torch
 
 from shardkeep.errors import StateError
-from shardkeep.zero.scratch_file import ScratchFile, Span
+from shardkeep.zero.scratch_file import ScratchFile, Span, rounded_up
 
 MOST_SETS: Final = 3
 
@@ -75,7 +75,7 @@ class TileTraffic:
 
     def reserve(self, size_bytes: int) -> None:
         """From the next tile on, sets have at least this size."""
-        self._set_bytes = max(self._set_bytes, mmap.PAGESIZE, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+        self._set_bytes = max(self._set_bytes, mmap.PAGESIZE, rounded_up(size_bytes, mmap.PAGESIZE))
 
     def take(self, fetch: Fetch) -> BufferSet:
         """A set that holds it; `put_back` must follow."""
