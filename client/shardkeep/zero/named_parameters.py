@@ -10,8 +10,9 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from shardkeep.errors import ConfigurationError
+from shardkeep.errors import ConfigurationError, StateError
 from shardkeep.pytorch.flat_slices import is_in_slices
+from shardkeep.zero.layout import ParameterSpec
 
 _WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
 _LOOKS_AT_MATRICES: Final = ("muon", "shampoo", "adafactor", "lamb", "lars", "soap", "galore")
@@ -93,3 +94,14 @@ def named(group: Group, names: Mapping[int, Sequence[str]], where: str) -> list[
             raise ConfigurationError(f"{known[0]} is in another ShardedOptimizer already; close() that one first")
         found.append(known[0])
     return found
+
+
+def check_in_model(model: nn.Module, specs: Sequence[ParameterSpec], parameters: Sequence[nn.Parameter]) -> None:
+    """StateError for a parameter that the model has no more."""
+    there = {id(parameter) for parameter in model.parameters()}
+    for spec, parameter in zip(specs, parameters, strict=True):
+        if id(parameter) not in there:
+            raise StateError(
+                f"{spec.name} is not a parameter of the model any more: replace parameters before the optimizer is "
+                "built, or write into them"
+            )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, Literal, overload
 
 import torch
@@ -26,17 +25,18 @@ from shardkeep.zero.collectives import Collectives, PendingSum
 from shardkeep.zero.consolidated import gather_state, load_state
 from shardkeep.zero.disk_part import MemoryPart
 from shardkeep.zero.gradients import IN_FLIGHT, GradientRounds
-from shardkeep.zero.inner import InnerTile, StepOptions
+from shardkeep.zero.inner import StepOptions
 from shardkeep.zero.item import ShardedItem
 from shardkeep.zero.layout import Bucket, Layout, LayoutKind, ParameterSpec
+from shardkeep.zero.masters import refresh, refresh_written
 from shardkeep.zero.model_hooks import watch_forward, watch_loads
-from shardkeep.zero.named_parameters import check_inner, check_model, groups_of, named, names_of
-from shardkeep.zero.norms import GradientNorm
+from shardkeep.zero.named_parameters import check_in_model, check_inner, check_model, groups_of, named, names_of
 from shardkeep.zero.nvme import open_store
-from shardkeep.zero.nvme_shard import shard_on_nvme
 from shardkeep.zero.offload import NvmeOffload
-from shardkeep.zero.parameter_memory import ParameterMemory, WholeMemory
-from shardkeep.zero.shards import MemoryShard, Shard, StatePart
+from shardkeep.zero.parameter_memory import ParameterMemory, WholeMemory, check_in_place
+from shardkeep.zero.reduced_gradients import ReducedGradients, slice_in
+from shardkeep.zero.shard_builder import ShardBuilder
+from shardkeep.zero.shards import Shard, StatePart
 from shardkeep.zero.unit_memory import UnitMemory
 from shardkeep.zero.units import Units
 
@@ -87,27 +87,33 @@ class ShardedOptimizer(Optimizer):
         self.stage = _one_of("stage", stage, (1, 2, 3))
         self.layout_kind = _one_of("layout", layout, ("flat", "whole"))
         self._model = model
-        self._inner = inner
-        self._options = options
-        self._offload = offload
         self._master_dtype = master_dtype
         self._broadcasts_buffers = broadcast_buffers
         self._collectives = Collectives(group)
-        self._divisor = (
-            self._collectives.world_size if _one_of("reduce_op", reduce_op, ("mean", "sum")) == "mean" else 1
-        )
+        world_size = self._collectives.world_size
+        divisor = world_size if _one_of("reduce_op", reduce_op, ("mean", "sum")) == "mean" else 1
         self._parameters: list[nn.Parameter] = []
         self._group_of: list[int] = []
         self._index_of: dict[int, int] = {}
-        self._layout = Layout(layout, self._collectives.world_size, max(1, round(bucket_mb * _MEBIBYTE)))
+        self._layout = Layout(layout, world_size, max(1, round(bucket_mb * _MEBIBYTE)))
         self._nvme = None
         if isinstance(offload, NvmeOffload):
             self._nvme = open_store(
                 offload, self._collectives, _device_of(model), kind=layout, gathers=stage == 3, wire_dtype=reduce_dtype
             )
+        self._builder = ShardBuilder(
+            inner,
+            options,
+            self._layout,
+            self._group_of,
+            self._nvme or ("cpu" if offload == "cpu" else None),
+            master_dtype,
+            divisor,
+        )
         self._is_half_stepped = False
         self._memories: list[ParameterMemory] = []
         self._shards: dict[int, Shard] = {}
+        self._reduced = ReducedGradients(self._shards, self._collectives)
         self._versions: list[int] = []
         self._rounds = GradientRounds(
             self._layout,
@@ -168,8 +174,8 @@ class ShardedOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self.check_stepped()
-        self._check_in_place()
-        self._check_in_model()
+        check_in_place(self._layout, self._memories)
+        check_in_model(self._model, self._layout.specs, self._parameters)
         if self._units is not None:
             self._units.check_alike(self._collectives, self._parameters[0].device)
         touched = self._rounds.settle()
@@ -253,7 +259,8 @@ class ShardedOptimizer(Optimizer):
         Squares are summed in fp64, so the norm hardly depends on how gradients are divided. Gradients that are not
         finite are left alone. Collective.
         """
-        norm = self._norm(norm_type)
+        self._rounds.settle()
+        norm = self._reduced.norm(norm_type, self._parameters[0].device)
         if not torch.isfinite(norm):
             if error_if_nonfinite:
                 raise RuntimeError(f"the norm of the gradients is {float(norm)}; they were not clipped")
@@ -265,23 +272,13 @@ class ShardedOptimizer(Optimizer):
     def scale_grads_(self, factor: float) -> None:
         """Multiplies all gradients. Collective."""
         self._rounds.settle()
-        if factor == 1.0:
-            return
-        for shard in self._shards.values():
-            for _, values in shard.gradients(write=True):
-                values.mul_(factor)
+        self._reduced.scale(factor)
 
     @torch.no_grad()
     def unscale_grads_(self, factor: float) -> bool:
         """Multiplies all gradients; whether they are finite on all ranks. Collective."""
         self._rounds.settle()
-        bad = torch.zeros((), device=self._parameters[0].device)
-        for shard in self._shards.values():
-            for _, values in shard.gradients(write=True):
-                if values.numel() and not torch.isfinite(torch.linalg.vector_norm(values, torch.inf)):
-                    bad.fill_(1.0)
-                values.mul_(factor)
-        return not self._collectives.maximum(bad)
+        return self._reduced.unscale(factor, self._parameters[0].device)
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -298,15 +295,7 @@ class ShardedOptimizer(Optimizer):
         index = self._index_named(name)
         bucket = self._layout.buckets[self._layout.bucket_of[index]]
         shard = self._shards.get(bucket.index)
-        if shard is None:
-            return None
-        start, found = None, []
-        for begin, values in shard.gradients(write=False):
-            for one in bucket.cut(begin, begin + values.numel()):
-                if one.parameter == index:
-                    start = one.start if start is None else start
-                    found.append(values[one.offset - begin : one.offset - begin + one.size].clone())
-        return None if start is None else (start, torch.cat(found))
+        return None if shard is None else slice_in(shard, bucket, index)
 
     # --- parameters --------------------------------------------------------------------------------------------------
 
@@ -328,7 +317,7 @@ class ShardedOptimizer(Optimizer):
     def refresh_master(self) -> None:
         """Takes the parameters as they are now: call it after weights were written from outside."""
         for index, shard in self._shards.items():
-            self._refresh(index, shard)
+            refresh(shard, self._memories[index])
         self._note_versions()
 
     # --- state, for checkpoints --------------------------------------------------------------------------------------
@@ -465,34 +454,8 @@ class ShardedOptimizer(Optimizer):
                 self._shards[bucket.index] = self._shard_for(bucket)
 
     def _shard_for(self, bucket: Bucket) -> Shard:
-        begin, end = bucket.part(self._collectives.rank)
-        memory, dtype = self._memories[bucket.index], self.stepped_dtype(self._parameters[bucket.parameters[0]])
-        if self._nvme is not None:
-            inner_tile = partial(self._inner_tile, bucket, dtype=dtype, device=torch.device("cpu"))
-            return shard_on_nvme(self._nvme, bucket, (begin, end), memory, dtype, inner_tile, divisor=self._divisor)
-        own = memory.own
-        assert own is not None
-        device = torch.device("cpu") if self._offload == "cpu" else own.device
-        if dtype == own.dtype and device == own.device:
-            master = own
-        else:
-            is_pinned = device != own.device
-            master = torch.empty(end - begin, dtype=dtype, device=device, pin_memory=is_pinned)
-            memory.read_own(begin, master)
-        inner = self._inner_tile(bucket, begin, end, dtype, device)
-        return MemoryShard(inner, master, begin, divisor=self._divisor, is_pinned=device != own.device)
-
-    def _inner_tile(self, bucket: Bucket, begin: int, end: int, dtype: torch.dtype, device: torch.device) -> InnerTile:
-        return InnerTile(
-            lambda groups: self._inner(groups, **self._options),
-            bucket.cut(begin, end),
-            self._layout.specs,
-            self._group_of,
-            begin=begin,
-            whole=self.layout_kind == "whole",
-            dtype=dtype,
-            device=device,
-        )
+        part, memory = bucket.part(self._collectives.rank), self._memories[bucket.index]
+        return self._builder.shard(bucket, part, memory, self._dtype_of(bucket.index))
 
     def _take_gradient(self, bucket: int, arrived: PendingSum) -> None:
         self._shards[bucket].add_gradient(arrived)
@@ -512,25 +475,16 @@ class ShardedOptimizer(Optimizer):
             memory.take_back()
         for index, shard in self._shards.items():
             if id(self._memories[index]) in taken:
-                self._refresh_written(index, shard)
+                refresh_written(shard, self._memories[index], self._dtype_of(index))
 
     def _forget_gradients(self) -> None:
         self._rounds.clear()
-        for shard in self._shards.values():
-            shard.drop_gradient()
-
-    def _norm(self, norm_type: float) -> torch.Tensor:
-        self._rounds.settle()
-        norm = GradientNorm(norm_type)
-        for shard in self._shards.values():
-            for _, values in shard.gradients(write=False):
-                norm.add(values)
-        return norm.over(self._collectives, self._parameters[0].device)
+        self._reduced.forget()
 
     def _before_forward(self) -> None:
         if in_backward():
             return
-        self._check_in_place()
+        check_in_place(self._layout, self._memories)
         if self._rounds.is_running:
             self._rounds.abandon()
             if self._units is not None:
@@ -558,26 +512,6 @@ class ShardedOptimizer(Optimizer):
                 self.refresh_master_of(parameter)
                 self._versions[index] = version_of(parameter)
 
-    def _check_in_place(self) -> None:
-        """Parameters that were moved or cast would be trained on while what is stepped is something else."""
-        for bucket, memory in zip(self._layout.buckets, self._memories, strict=True):
-            place = memory.replaced()
-            if place is not None:
-                name = self._layout.specs[bucket.parameters[place]].name
-                raise StateError(
-                    f"{name} has other memory than ShardedOptimizer gave it: move and cast the model (to(), half(), "
-                    "assigning .data) before the optimizer is built"
-                )
-
-    def _check_in_model(self) -> None:
-        there = {id(parameter) for parameter in self._model.parameters()}
-        for spec, parameter in zip(self._layout.specs, self._parameters, strict=True):
-            if id(parameter) not in there:
-                raise StateError(
-                    f"{spec.name} is not a parameter of the model any more: replace parameters before the optimizer is "
-                    "built, or write into them"
-                )
-
     @torch.no_grad()
     def _broadcast_rest(self) -> None:
         """Parameters that are in no group are trained by nobody here, but used on every rank."""
@@ -598,27 +532,14 @@ class ShardedOptimizer(Optimizer):
     def _shard_of(self, parameter: torch.Tensor) -> Shard | None:
         return self._shards.get(self._layout.bucket_of[self._index_of[id(parameter)]])
 
-    def _refresh(self, index: int, shard: Shard) -> None:
-        for tile in shard.tiles(step=False):
-            self._memories[index].read_own(tile.begin, tile.master)
-
-    def _refresh_written(self, index: int, shard: Shard) -> None:
-        """What was not written keeps all digits of its master: there the parameter is what the master rounds to."""
-        dtype = self._parameters[self._layout.buckets[index].parameters[0]].dtype
-        for tile in shard.tiles(step=False):
-            if tile.master.dtype == dtype:
-                self._memories[index].read_own(tile.begin, tile.master)
-                continue
-            now = torch.empty_like(tile.master, dtype=dtype)
-            self._memories[index].read_own(tile.begin, now)
-            is_same = tile.master.to(dtype) == now
-            tile.master.copy_(torch.where(is_same, tile.master, now.to(tile.master.dtype)))
-
     def _follow_outside_writes(self) -> None:
         if self._versions != [version_of(parameter) for parameter in self._parameters]:
             for index, shard in self._shards.items():
-                self._refresh_written(index, shard)
+                refresh_written(shard, self._memories[index], self._dtype_of(index))
             self._note_versions()
+
+    def _dtype_of(self, bucket: int) -> torch.dtype:
+        return self._parameters[self._layout.buckets[bucket].parameters[0]].dtype
 
     def _note_versions(self) -> None:
         self._versions = [version_of(parameter) for parameter in self._parameters]

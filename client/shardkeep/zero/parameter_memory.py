@@ -11,9 +11,10 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from shardkeep.errors import StateError
 from shardkeep.zero.collectives import Collectives, Gathering
 from shardkeep.zero.disk_part import DiskPart
-from shardkeep.zero.layout import Bucket
+from shardkeep.zero.layout import Bucket, Layout
 
 
 class ParameterMemory(Protocol):
@@ -105,3 +106,15 @@ def replaced_in(flat: torch.Tensor, parameters: Sequence[nn.Parameter], offsets:
         if not is_there or parameter.dtype != flat.dtype or parameter.device != flat.device:
             return place
     return None
+
+
+def check_in_place(layout: Layout, memories: Sequence[ParameterMemory]) -> None:
+    """StateError for parameters that were moved or cast: trained on, while what is stepped is something else."""
+    for bucket, memory in zip(layout.buckets, memories, strict=True):
+        place = memory.replaced()
+        if place is not None:
+            name = layout.specs[bucket.parameters[place]].name
+            raise StateError(
+                f"{name} has other memory than ShardedOptimizer gave it: move and cast the model (to(), half(), "
+                "assigning .data) before the optimizer is built"
+            )

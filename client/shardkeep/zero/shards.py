@@ -40,8 +40,8 @@ class StatePart:
     values: dict[str, Any]
 
 
-class Shard(Protocol):
-    """One rank's part of one trainable bucket. Tiles are handed out one at a time, in order."""
+class ShardGradient(Protocol):
+    """The reduced gradient of one rank's part of one bucket, fp32."""
 
     def add_gradient(self, arrived: PendingSum) -> None:
         """Adds the sum that arrived, divided; the first since `drop_gradient` is taken as it is."""
@@ -58,11 +58,9 @@ class Shard(Protocol):
         """
         ...
 
-    def tiles(self, *, step: bool) -> Iterator[Tile]:
-        """Each tile; `step`: with its gradient and state, to be stepped. Else its master alone is to be read or
-        written.
-        """
-        ...
+
+class ShardState(Protocol):
+    """The optimizer's state of one rank's part of one bucket."""
 
     def state_parts(self, parameter: int) -> Sequence[StatePart]:
         """The state of a parameter, as live or mapped memory: what is written there is kept. In order of elements."""
@@ -74,6 +72,16 @@ class Shard(Protocol):
 
     def set_state(self, parameter: int, parts: Sequence[StatePart] | None, groups: Sequence[dict[str, Any]]) -> None:
         """Takes state for a parameter, divided as `state_parts` divides it; None: it was never stepped."""
+        ...
+
+
+class Shard(ShardGradient, ShardState, Protocol):
+    """One rank's part of one trainable bucket."""
+
+    def tiles(self, *, step: bool) -> Iterator[Tile]:
+        """Each tile, one at a time, in order; `step`: with its gradient and state, to be stepped. Else its master alone
+        is to be read or written.
+        """
         ...
 
 
