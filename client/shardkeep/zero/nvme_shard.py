@@ -235,12 +235,12 @@ class NvmeShard:
         self._store.drain()
         parts = []
         for tile in self._tiles:
-            for one in tile.inner.slices:
-                if one.parameter == parameter:
-                    tensors, values = self._state_of(tile, parameter)
-                    start = one.offset - tile.begin
-                    master = self._live_master(tile)[start : start + one.size]
-                    parts.append(StatePart(one.start, one.stop, master, tensors, values))
+            one = tile.inner.slice_of(parameter)
+            if one is not None:
+                tensors, values = self._state_of(tile, parameter)
+                start = one.offset - tile.begin
+                master = self._live_master(tile)[start : start + one.size]
+                parts.append(StatePart(one.start, one.stop, master, tensors, values))
         return parts
 
     def set_state(self, parameter: int, parts: Sequence[StatePart] | None, groups: Sequence[dict[str, Any]]) -> None:
@@ -258,7 +258,7 @@ class NvmeShard:
         return self._store.state_memory(count * dtype.itemsize).view(dtype)
 
     def _state_of(self, tile: _DiskTile, parameter: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        found = dict(tile.inner.state.get(parameter, {}))
+        found = dict(tile.inner.state_of(parameter))
         if tile.state is not None:
             state = self._store.file.mapped(tile.state)
             found |= {record.key: record.of(state) for record in tile.records if record.parameter == parameter}
