@@ -86,6 +86,7 @@ class ShardedOptimizer(Optimizer):
         check_inner(inner, layout)
         self.stage = _one_of("stage", stage, (1, 2, 3))
         self.layout_kind = _one_of("layout", layout, ("flat", "whole"))
+        where = None if isinstance(offload, NvmeOffload) else _one_of("offload", offload, (None, "cpu"))
         self._model = model
         self._master_dtype = master_dtype
         self._broadcasts_buffers = broadcast_buffers
@@ -106,7 +107,7 @@ class ShardedOptimizer(Optimizer):
             options,
             self._layout,
             self._group_of,
-            self._nvme or ("cpu" if offload == "cpu" else None),
+            self._nvme or where,
             master_dtype,
             divisor,
         )
