@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from shardkeep_service.database.migrate import head_revision
 from tests.servers.migrated_databases import MigratedDatabases
 from tests.servers.postgres import Postgres
 from tests.service_process import ServiceProcess
+from tests.waiting import wait_until
 
 
 def replica_of(url: str, directory: Path, name: str = "replica") -> ServiceProcess:
@@ -28,13 +29,6 @@ def refusal_of(url: str, directory: Path) -> str:
     replica.start(wait=False)
     assert replica.wait_exit() == 1
     return replica.log
-
-
-def eventually(holds: Callable[[], bool], *, seconds: float = 30) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -100,7 +94,7 @@ def test_a_running_replica_is_ready_on_the_next_schema_and_no_longer_on_a_later_
         time.sleep(6)  # the checks are remembered for five seconds
         assert replica.is_ready()
         set_revision(postgres, url, "later", oldest_code="next")
-        eventually(lambda: not replica.is_ready())
+        wait_until(lambda: not replica.is_ready())
 
 
 def test_a_replica_outlives_its_database_server_and_is_not_ready_meanwhile(tmp_path: Path) -> None:
@@ -112,9 +106,9 @@ def test_a_replica_outlives_its_database_server_and_is_not_ready_meanwhile(tmp_p
         replica.env["SHARDKEEP_SERVICE_MIGRATE_AT_START"] = "true"
         with replica:
             server.kill()
-            eventually(lambda: not replica.is_ready())
+            wait_until(lambda: not replica.is_ready())
             server.start()
-            eventually(replica.is_ready)
+            wait_until(replica.is_ready)
     finally:
         server.close()
 

@@ -25,6 +25,7 @@ from tests.integration.service.process_client import (
     started_upload,
 )
 from tests.service_process import ServiceProcess
+from tests.waiting import wait_until
 
 MEBIBYTE = 1 << 20
 
@@ -37,15 +38,10 @@ def objects(service: ServiceProcess) -> set[Path]:
     }
 
 
-def settled_objects(service: ServiceProcess, *, seconds: float = 30) -> set[Path]:
+def settled_objects(service: ServiceProcess) -> set[Path]:
     """The same once no upload is under way: the service may take a moment to learn that a connection was cut."""
-    end = time.monotonic() + seconds
-    while True:
-        found = objects(service)
-        if not any("incoming" in path.parts for path in found):
-            return found
-        assert time.monotonic() < end, f"half-written files are left: {found}"
-        time.sleep(0.01)
+    wait_until(lambda: not any("incoming" in path.parts for path in objects(service)))
+    return objects(service)
 
 
 @pytest.mark.parametrize("size", [1, 4096, MEBIBYTE - 1, MEBIBYTE, 3 * MEBIBYTE + 5, 33 * MEBIBYTE])
@@ -225,15 +221,8 @@ def test_an_upload_that_stands_still_is_ended(tmp_path: Path) -> None:
             assert read_answer(connection).status == 201
 
 
-def wait_until_held(service: ServiceProcess, size_bytes: int) -> None:
-    """Until bodies being received hold so much of the budget."""
-    end = time.monotonic() + 30
-    while held_bytes(service) < size_bytes:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def held_bytes(service: ServiceProcess) -> float:
+    """How much of the budget bodies being received hold."""
     metrics = exchange(service, "GET", "/metrics").body.decode()
     return float(re.findall(r"^shardkeep_upload_budget_used_bytes (\S+)$", metrics, re.MULTILINE)[0])
 
@@ -243,7 +232,7 @@ def test_uploads_beyond_the_budget_wait_and_then_are_told_to_come_back(tmp_path:
     with ServiceProcess(tmp_path / "s", env=env) as service:
         checkpoint, first, second = open_checkpoint(service), payload(2 * MEBIBYTE), payload(2 * MEBIBYTE)
         with started_upload(service, checkpoint, first, sent_bytes=10) as connection:
-            wait_until_held(service, len(first.data))
+            wait_until(lambda: held_bytes(service) >= len(first.data))
             answer = put_chunk(service, checkpoint, second)
             problem = answer.problem()
             assert (problem["code"], problem["retryable"], answer.status) == ("busy", True, 503)

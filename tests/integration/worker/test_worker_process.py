@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from shardkeep_service.database.database import Database
 from shardkeep_service.worker.models import Lease
 from tests.servers.migrated_databases import MigratedDatabases
 from tests.service_process import ServiceProcess
+from tests.waiting import wait_until
 from tests.warm_process import WarmProcess, run_program
 
 
@@ -75,13 +75,6 @@ def ran(database: Database, name: str) -> int:
     with database.read() as session:
         found = session.get(Lease, name)
         return 0 if found is None else found.due_at
-
-
-def wait_until(condition: Callable[[], object], *, seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_a_worker_ends_in_order_and_another_goes_on_after_a_kill(workers: Workers) -> None:
