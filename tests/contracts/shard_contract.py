@@ -46,8 +46,8 @@ class ShardContract:
 
     @pytest.fixture
     def shard(self, layout: Layout, bucket: Bucket, memory: WholeMemory, where: Any) -> Shard:
-        builder = ShardBuilder(torch.optim.AdamW, OPTIONS, layout, [0, 0, 0], where, torch.float32, DIVISOR)
-        return builder.shard(bucket, bucket.part(0), memory, self.dtype)
+        builder = ShardBuilder(torch.optim.AdamW, OPTIONS, layout, [0, 0, 0], where, DIVISOR)
+        return builder.shard(bucket, bucket.part(0), memory, torch.float32)
 
     dtype = torch.float32
 

@@ -108,7 +108,6 @@ class ShardedOptimizer(Optimizer):
             self._layout,
             self._group_of,
             self._nvme or where,
-            master_dtype,
             divisor,
         )
         self._is_half_stepped = False
@@ -456,7 +455,7 @@ class ShardedOptimizer(Optimizer):
 
     def _shard_for(self, bucket: Bucket) -> Shard:
         part, memory = bucket.part(self._collectives.rank), self._memories[bucket.index]
-        return self._builder.shard(bucket, part, memory, self._dtype_of(bucket.index))
+        return self._builder.shard(bucket, part, memory, self.stepped_dtype(self._parameters[bucket.parameters[0]]))
 
     def _take_gradient(self, bucket: int, arrived: PendingSum) -> None:
         self._shards[bucket].add_gradient(arrived)

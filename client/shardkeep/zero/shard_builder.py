@@ -23,7 +23,6 @@ class ShardBuilder:
     """Makes shards whose tiles are stepped by `inner` with `options`.
 
     `group_of`: of each parameter, by index. `where`: the disk, the host's memory, or None for beside the parameters.
-    `master_dtype` None: that of the parameters.
     """
 
     inner: type[Optimizer]
@@ -31,12 +30,10 @@ class ShardBuilder:
     layout: Layout
     group_of: Sequence[int]
     where: NvmeStore | Literal["cpu"] | None
-    master_dtype: torch.dtype | None
     divisor: int
 
     def shard(self, bucket: Bucket, part: tuple[int, int], memory: ParameterMemory, dtype: torch.dtype) -> Shard:
-        """The shard of one part of a bucket. `dtype`: of the parameters in `memory`."""
-        dtype = self.master_dtype or dtype
+        """The shard of one part of a bucket. `dtype`: of what is stepped, the masters."""
         if isinstance(self.where, NvmeStore):
             inner_tile = partial(self._tile, bucket, dtype=dtype, device=torch.device("cpu"))
             return shard_on_nvme(self.where, bucket, part, memory, dtype, inner_tile, divisor=self.divisor)
