@@ -62,4 +62,4 @@ class SaveTimes(Answer):
     ended_at: datetime | None
     """When it was committed."""
     seconds: list[float | None]
-    """By rank, from the opening of the checkpoint to the arrival of the rank's manifest; None for one that is missing."""
+    """By rank, from the opening of the checkpoint to the arrival of its manifest; None for one that is missing."""
