@@ -39,6 +39,11 @@ class ErrorCode(StrEnum):
     TOKEN_EXPIRED = "token_expired"
     SCOPE_TOO_NARROW = "scope_too_narrow"
     QUOTA_EXCEEDED = "quota_exceeded"
+    # 401, 403, 429: the dashboard's cookie
+    SIGN_IN_ENDED = "sign_in_ended"
+    ORIGIN_REFUSED = "origin_refused"
+    CSRF_MISSING = "csrf_missing"
+    TOO_MANY_SIGN_INS = "too_many_sign_ins"
     # 404
     NO_SUCH_ROUTE = "no_such_route"
     UNKNOWN_PROJECT = "unknown_project"
@@ -106,8 +111,8 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
         ErrorCode.DIGEST_MISMATCH, ErrorCode.CHECKSUM_MISMATCH, ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.UNSUPPORTED_CODEC,
     ),
-    401: (ErrorCode.TOKEN_MISSING, ErrorCode.TOKEN_INVALID, ErrorCode.TOKEN_EXPIRED),
-    403: (ErrorCode.SCOPE_TOO_NARROW, ErrorCode.QUOTA_EXCEEDED),
+    401: (ErrorCode.TOKEN_MISSING, ErrorCode.TOKEN_INVALID, ErrorCode.TOKEN_EXPIRED, ErrorCode.SIGN_IN_ENDED),
+    403: (ErrorCode.SCOPE_TOO_NARROW, ErrorCode.QUOTA_EXCEEDED, ErrorCode.ORIGIN_REFUSED, ErrorCode.CSRF_MISSING),
     404: (
         ErrorCode.NO_SUCH_ROUTE, ErrorCode.UNKNOWN_PROJECT, ErrorCode.UNKNOWN_RUN, ErrorCode.UNKNOWN_ATTEMPT,
         ErrorCode.UNKNOWN_CHECKPOINT, ErrorCode.UNKNOWN_CHUNK, ErrorCode.UNKNOWN_MANIFEST, ErrorCode.UNKNOWN_TENSOR,
@@ -133,6 +138,7 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
         ErrorCode.INVALID_NAME, ErrorCode.EMPTY_POLICY, ErrorCode.MALFORMED_MANIFEST, ErrorCode.RANK_OUT_OF_RANGE,
     ),
     428: (ErrorCode.VERSION_REQUIRED,),
+    429: (ErrorCode.TOO_MANY_SIGN_INS,),
     431: (ErrorCode.HEADERS_TOO_LARGE,),
     500: (ErrorCode.INTERNAL, ErrorCode.CHUNK_DAMAGED),
     503: (ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.BUSY, ErrorCode.STORAGE_UNAVAILABLE),
@@ -141,7 +147,7 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
 _RETRYABLE: Final = frozenset({
     ErrorCode.IDLE_TIMEOUT, ErrorCode.INTERNAL, ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.BUSY,
     ErrorCode.STORAGE_UNAVAILABLE, ErrorCode.BODY_LENGTH_MISMATCH, ErrorCode.DIGEST_MISMATCH,
-    ErrorCode.CHECKSUM_MISMATCH,
+    ErrorCode.CHECKSUM_MISMATCH, ErrorCode.TOO_MANY_SIGN_INS,
 })  # fmt: skip
 """Digest and length mismatches are retryable because the bytes can be damaged on the way; attempts stay bounded."""
 
