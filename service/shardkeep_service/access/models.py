@@ -33,6 +33,19 @@ class Token(Base):
     revoked_at: Mapped[Micros | None]
 
 
+class SignInRow(Base):
+    """One browser's sign-in: its cookie holds a secret, known by its SHA-256 only, and stands for the token."""
+
+    __tablename__ = "sign_ins"
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    token_id: Mapped[Id] = mapped_column(ForeignKey("tokens.id"), index=True)
+    created_at: Mapped[Micros]
+    expires_at: Mapped[Micros] = mapped_column(index=True)
+    last_used_at: Mapped[Micros | None]
+
+
 class TokenProject(Base):
     """One project a bound token may see."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shardkeep_service.database.base import Base, BigInt, Id, Micros
@@ -21,6 +21,19 @@ class Checkpoint(Base):
         Index("ix_checkpoints_opened_at_id", "opened_at", "id"),
         Index("ix_checkpoints_state_deadline", "state", "deadline"),
         Index("ix_checkpoints_scrubbed_at", "scrubbed_at"),
+        Index("ix_checkpoints_state_opened_at_id", "state", "opened_at", "id"),
+        Index("ix_checkpoints_project_id_opened_at_id", "project_id", "opened_at", "id"),
+        Index("ix_checkpoints_project_id_state_opened_at_id", "project_id", "state", "opened_at", "id"),
+        Index("ix_checkpoints_run_id_state_number", "run_id", "state", "number"),
+        # Covers the overview's sums over time: a year of saves is read from the index alone.
+        Index("ix_checkpoints_committed_at", "committed_at", "project_id", "run_id", "new_bytes", "raw_bytes"),
+        Index(
+            "ix_checkpoints_run_id_committed_sequence",
+            "run_id",
+            "sequence",
+            sqlite_where=text("state = 'committed'"),
+            postgresql_where=text("state = 'committed'"),
+        ),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
@@ -90,6 +103,10 @@ class RankSession(Base):
     lease_until: Mapped[Micros]
     missing_chunks: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     """Digests that validation found lost or damaged: the rank uploads them and its manifest again."""
+    offered_bytes: Mapped[int] = mapped_column(BigInt, default=0, server_default="0")
+    """Stored bytes of the chunks it has offered so far."""
+    present_bytes: Mapped[int] = mapped_column(BigInt, default=0, server_default="0")
+    """Of these, what was stored already."""
 
 
 class ManifestRow(Base):
