@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest'
+import { checkpoint } from './builders'
+import { describeMark, shapeOf, STATES } from './marks'
+
+test('no two states have the same shape', () => {
+  expect(new Set(STATES.map(shapeOf)).size).toBe(STATES.length)
+})
+
+test('a mark says in words whatever it shows', () => {
+  const marked = checkpoint({
+    step: 1200,
+    state: 'deleted',
+    attempt_number: 3,
+    pinned: true,
+    quarantined: true,
+    on_line: false,
+    tags: ['best'],
+  })
+  expect(describeMark(marked)).toBe(
+    'Step 1,200, deleted, attempt 3, pinned, quarantined, off the line, tagged best',
+  )
+  expect(describeMark(checkpoint({ step: 5 }))).toBe('Step 5, committed, attempt 1')
+})
