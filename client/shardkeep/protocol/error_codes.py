@@ -59,6 +59,7 @@ class ErrorCode(StrEnum):
     IDLE_TIMEOUT = "idle_timeout"
     # 409, 412, 428: conflicts with what is stored
     ATTEMPT_FENCED = "attempt_fenced"
+    NO_ATTEMPT = "no_attempt"
     RESUME_UNDECIDED = "resume_undecided"
     RESUME_DECIDED_OTHERWISE = "resume_decided_otherwise"
     NO_USABLE_CHECKPOINT = "no_usable_checkpoint"
@@ -121,8 +122,9 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
     405: (ErrorCode.METHOD_NOT_ALLOWED,),
     408: (ErrorCode.IDLE_TIMEOUT,),
     409: (
-        ErrorCode.ATTEMPT_FENCED, ErrorCode.RESUME_UNDECIDED, ErrorCode.RESUME_DECIDED_OTHERWISE,
-        ErrorCode.NO_USABLE_CHECKPOINT, ErrorCode.STEP_DISAGREES, ErrorCode.WORLD_SIZE_DISAGREES,
+        ErrorCode.ATTEMPT_FENCED, ErrorCode.NO_ATTEMPT, ErrorCode.RESUME_UNDECIDED,
+        ErrorCode.RESUME_DECIDED_OTHERWISE, ErrorCode.NO_USABLE_CHECKPOINT,
+        ErrorCode.STEP_DISAGREES, ErrorCode.WORLD_SIZE_DISAGREES,
         ErrorCode.STEP_ALREADY_COMMITTED, ErrorCode.SAVE_CONTENT_DISAGREES, ErrorCode.INVENTORY_DISAGREES,
         ErrorCode.CHECKPOINT_ABORTED, ErrorCode.CHECKPOINT_NOT_OPEN, ErrorCode.CHUNKS_MISSING,
         ErrorCode.CHECKPOINT_PINNED, ErrorCode.SESSION_LAPSED, ErrorCode.RANKS_MISSING, ErrorCode.ABORTED_BY_CLIENT,

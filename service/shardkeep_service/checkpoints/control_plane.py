@@ -18,7 +18,11 @@ from shardkeep_service.checkpoints.states import Snapshot, load_snapshot
 from shardkeep_service.checkpoints.validator import Validator
 from shardkeep_service.checkpoints.write_batch import WriteBatch
 from shardkeep_service.runs.inventories import OwnerPlans, Posted, Posting, load_posted, write_postings
+from shardkeep_service.runs.save_requests import RequestLook, load_look
 from shardkeep_service.service_context import ServiceContext
+
+REQUEST_AGE_SECONDS: Final = 5.0
+"""One rank of every run that trains waits all the time, so a request made at another replica is seen a little later."""
 
 
 class ControlPlane:
@@ -37,6 +41,9 @@ class ControlPlane:
         self.owner_plans: Final = OwnerPlans(database)
         self.states: Final = SharedLook[Snapshot](board, self._load_state)
         self.inventories: Final = SharedLook[Posted](board, lambda key: load_posted(database, key))
+        self.save_requests: Final = SharedLook[RequestLook](
+            board, lambda key: load_look(database, key), max_age_seconds=REQUEST_AGE_SECONDS
+        )
 
     def start(self) -> None:
         """Takes over what a crash left. On SQLite there is no other process, so nobody's lease is waited for."""

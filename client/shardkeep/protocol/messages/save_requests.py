@@ -16,7 +16,8 @@ class SaveRequestInfo(Answer):
     the first checkpoint of the attempt that is opened after it was made fulfils it.
     """
 
-    attempt_id: AttemptId
+    attempt_id: AttemptId | None
+    """None where nothing has begun to train the run."""
     number: int
     """Counts the requests of the attempt; 0 before the first."""
     state: Literal["none", "waiting", "saving", "done"]
@@ -24,4 +25,4 @@ class SaveRequestInfo(Answer):
     requested_by: str | None
     """The name of the token that asked."""
     checkpoint_id: CheckpointId | None
-    """The checkpoint that took it up."""
+    """The checkpoint that took it up. Of a request that waits: the one that did and was aborted."""
