@@ -21,7 +21,7 @@ NAMED_LIMIT: Final = 100
 
 
 def abort_checkpoint(context: ServiceContext, principal: Principal, checkpoint_id: str, body: AbortCheckpoint) -> None:
-    """Ends an unfinished checkpoint: a rank or somebody else gave it up. Idempotent; a conflict once it is committed."""
+    """Ends an unfinished checkpoint that a rank or somebody gave up. Idempotent; a conflict once it is committed."""
     with context.database.read() as session:
         found = find_checkpoint(session, principal, checkpoint_id)
         if body.rank is not None:
