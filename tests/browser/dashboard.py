@@ -33,6 +33,9 @@ class Dashboard:
     def __init__(self, browser: Browser, url: str, *, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> None:
         self.url = url
         self.noted: list[str] = []
+        self.notes_foreign = True
+        """Whether a request that leaves the service is a fault."""
+        self._expected: tuple[str, ...] = ()
         options: dict[str, Any] = {"color_scheme": scheme, "viewport": {"width": size[0], "height": size[1]}}
         self.context: BrowserContext = browser.new_context(
             base_url=url, reduced_motion="reduce", accept_downloads=True, **options
@@ -44,6 +47,10 @@ class Dashboard:
         self.context.on("weberror", lambda error: self.noted.append(f"uncaught: {error.error}"))
         self.context.on("console", self._note_console)
         self.page: Page = self.context.new_page()
+
+    def expects(self, *texts: str) -> None:
+        """What the console says with one of these in it is no fault."""
+        self._expected += texts
 
     def sign_in(self, token: str) -> None:
         """Takes the cookie for a token, as the form does, without the form."""
@@ -77,7 +84,7 @@ class Dashboard:
 
     def _note_foreign(self, request: Request) -> None:
         parts = urlsplit(request.url)
-        if parts.scheme in ("data", "blob") or f"{parts.scheme}://{parts.netloc}" == self.url:
+        if not self.notes_foreign or parts.scheme in ("data", "blob") or f"{parts.scheme}://{parts.netloc}" == self.url:
             return
         self.noted.append(f"a request left the service: {request.method} {request.url}")
 
@@ -86,5 +93,7 @@ class Dashboard:
         dialog.dismiss()
 
     def _note_console(self, message: ConsoleMessage) -> None:
-        if message.type == "error" and not message.text.startswith(_ANSWERED_WITH_AN_ERROR):
+        if message.type != "error" or message.text.startswith(_ANSWERED_WITH_AN_ERROR):
+            return
+        if not any(text in message.text for text in self._expected):
             self.noted.append(f"console: {message.text}")

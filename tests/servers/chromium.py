@@ -34,9 +34,9 @@ ARGUMENTS: Final = (
     "--disable-quic",
     "--disable-sync",
     "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+    "--host-resolver-rules=MAP evil.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
-"""Nothing but this machine is reached, whatever a page or the browser itself asks for."""
+"""Nothing but this machine is reached, whatever a page or the browser itself asks for. `evil.test` is this machine."""
 
 
 class NoChromium(Exception):
