@@ -87,7 +87,8 @@ def test_scripts_of_another_origin_read_and_change_nothing(
     before = what_is_there(served)
     url = f"{served.url}/v1/checkpoints/{served.filled.latest}" + ("" if method in ("GET", "DELETE") else "/pin")
     site.page = (
-        f"<body><script>fetch('{url}', {{method: '{method}', credentials: 'include', headers: {{'if-match': '\"1\"'}}}})"
+        f"<body><script>fetch('{url}', {{method: '{method}', credentials: 'include',"
+        " headers: {'if-match': '\"1\"'}})"
         ".then(answer => answer.text()).catch(error => 'refused: ' + error)"
         ".then(text => { document.body.textContent = text })</script>"
     )
@@ -116,8 +117,8 @@ def test_another_origin_cannot_sign_somebody_in(victim: Dashboard, site: OtherSi
     before = victim.context.cookies()
     text = f'{{"token":"{served.filled.tokens.read}","x":"'
     site.page = (
-        f"<form method=post enctype=text/plain action='{served.url}/v1/sign-in'><input name='{text}' value='\"}}'></form>"
-        "<script>document.forms[0].submit()</script>"
+        f"<form method=post enctype=text/plain action='{served.url}/v1/sign-in'>"
+        f"<input name='{text}' value='\"}}'></form><script>document.forms[0].submit()</script>"
     )
     answer = answer_to(victim, site, "127.0.0.1", "/v1/sign-in")
     assert answer.status in (400, 403, 415, 422)
