@@ -13,7 +13,7 @@ from shardkeep_service.checkpoints.repository import CheckpointPlace, arrived_ra
 from shardkeep_service.moments import moment
 from shardkeep_service.runs.lines import EMPTY_LINE, Line, lines_of_runs
 
-_COMPLETE = (
+WERE_COMPLETE = (
     CheckpointState.COMMITTED.value,
     CheckpointState.DELETED.value,
     CheckpointState.PURGED.value,
@@ -54,7 +54,7 @@ def checkpoint_info(session: Session, checkpoint_id: str) -> CheckpointInfo:
 
 def missing_ranks(checkpoint: Checkpoint, arrived: Collection[int], *, limit: int | None = None) -> list[int]:
     """Ranks whose manifest has not arrived, ascending, at most `limit`; none once it was complete."""
-    if checkpoint.state in _COMPLETE or checkpoint.arrived == checkpoint.world_size:
+    if checkpoint.state in WERE_COMPLETE or checkpoint.arrived == checkpoint.world_size:
         return []
     missing = []
     for rank in range(checkpoint.world_size):

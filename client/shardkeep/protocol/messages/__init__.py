@@ -53,6 +53,7 @@ from shardkeep.protocol.messages.contents import (
     DeletionImpact,
     DifferenceAnswer,
     SliceInfo,
+    TensorChange,
     TensorDifference,
     ValueInfo,
 )
@@ -156,6 +157,7 @@ __all__ = [
     "StoreInfo",
     "SystemInfo",
     "Target",
+    "TensorChange",
     "TensorDifference",
     "TensorInfo",
     "TokenInfo",

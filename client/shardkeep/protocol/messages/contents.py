@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
@@ -12,9 +12,10 @@ from shardkeep.protocol.messages.checkpoints import CheckpointSummary
 
 
 class SliceInfo(Answer):
-    """One rank's slice of one tensor."""
+    """One stored slice of a tensor. Replicas are not kept: of equal slices it is the lowest rank's."""
 
     rank: int
+    """The rank that stored it."""
     offsets: list[int]
     sizes: list[int]
     raw_bytes: int
@@ -22,10 +23,17 @@ class SliceInfo(Answer):
     segments: int
     codecs: list[str]
     chunks: list[Digest]
+    """Where its bytes are; the first 32."""
+    chunk_count: int
+    """How many there are."""
 
 
 class ValueInfo(Answer):
-    """One value: `rank` is None for a global one. `text` is JSON of what it says, cut after 2,000 characters."""
+    """One value: `rank` is None for a global one.
+
+    `text` is strict JSON of what it says, cut after 2,000 characters. What JSON lacks is an object with `$type`; nan,
+    infinities and integers that a double cannot hold are texts; bytes and arrays are only described.
+    """
 
     name: str
     rank: int | None
@@ -34,21 +42,29 @@ class ValueInfo(Answer):
     text: str
     cut: bool
     size_bytes: int
+    """Of its encoding, without the leaves above 64 KiB, which are tensors (`@value...`)."""
+
+
+TensorChange: TypeAlias = Literal["added", "removed", "changed", "reshaped", "recut"]
+"""`added` is in this one only, `removed` in the other only; `reshaped`: another dtype or shape; `recut`: of the same
+dtype and shape, but cut into other slices, so that fingerprints cannot tell whether it changed.
+"""
 
 
 class TensorDifference(Answer):
     """One tensor that the two checkpoints do not have alike."""
 
     name: str
-    change: Literal["added", "removed", "changed", "reshaped"]
-    """`added` is in this one only, `removed` in the other only; `reshaped`: another dtype or shape."""
+    change: TensorChange
     dtype: str
     shape: list[int]
+    """Of a removed one what the other has, as its sizes."""
     other_dtype: str | None = None
     other_shape: list[int] | None = None
+    """Of a reshaped one."""
     raw_bytes: int
     changed_bytes: int
-    """Raw bytes of the segments that differ, of `raw_bytes`."""
+    """Raw bytes of the segments that differ, or may, of `raw_bytes`."""
 
 
 class DifferenceAnswer(Answer):
@@ -60,9 +76,11 @@ class DifferenceAnswer(Answer):
     removed: int
     changed: int
     reshaped: int
+    recut: int
     same: int
     same_bytes: int
     changed_bytes: int
+    """With `same_bytes` it is all that this checkpoint holds; removed tensors do not count."""
     items: list[TensorDifference]
     next_cursor: str | None = None
 

@@ -200,7 +200,7 @@ def test_a_damaged_index_is_found_and_built_again_by_a_load(
 ) -> None:
     [damaged] = stored.of("indexes", saved[1])
     stored.flip_a_bit(damaged)
-    training.service.control.indexes._indexes.clear()
+    training.service.control.indexes.clear()
 
     np.testing.assert_array_equal(training.load(saved[1]), whole_weight(20, 2))
 
