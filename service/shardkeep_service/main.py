@@ -44,6 +44,7 @@ from shardkeep_service.retention import endpoints as retention
 from shardkeep_service.runs import endpoints as runs
 from shardkeep_service.service_context import ServiceContext, ThreadPools
 from shardkeep_service.settings import Settings
+from shardkeep_service.system import endpoints as system
 from shardkeep_service.ui import endpoints as ui
 from shardkeep_service.ui.files import DashboardFiles
 from shardkeep_service.worker.loop import PeriodicTask, WorkerLoop
@@ -117,7 +118,7 @@ def _watch(app: FastAPI) -> None:
 
 
 def _routers(settings: Settings) -> list[APIRouter]:
-    nouns = (projects, runs, checkpoints, chunks, retention, integrity)
+    nouns = (projects, runs, checkpoints, chunks, retention, integrity, system)
     plain = [health.router, observability.router, capabilities.router, access.router]
     if settings.ui_enabled:
         plain += [sign_ins.router, ui.router]

@@ -14,6 +14,7 @@ from shardkeep.protocol.messages import (
     Page,
     Rank,
     RankPart,
+    RankState,
     SliceInfo,
     TensorChange,
     ValueInfo,
@@ -35,10 +36,15 @@ Search = Annotated[str, Query(max_length=4096, description="Any part of a name, 
 
 @router.get(routes.RANKS)
 def list_ranks(
-    context: Context, principal: Reader, checkpoint: str, limit: PageLimit = 50, cursor: PageCursor = None
+    context: Context,
+    principal: Reader,
+    checkpoint: str,
+    state: RankState | None = None,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
 ) -> Page[RankPart]:
     """Every rank of a checkpoint in any state, by rank."""
-    return ranks.list_ranks(context, principal, checkpoint, limit=limit, cursor=cursor)
+    return ranks.list_ranks(context, principal, checkpoint, state=state, limit=limit, cursor=cursor)
 
 
 @router.get(routes.SLICES)

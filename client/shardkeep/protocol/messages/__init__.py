@@ -60,7 +60,7 @@ from shardkeep.protocol.messages.contents import (
 from shardkeep.protocol.messages.integrity import FindingInfo, IntegrityInfo
 from shardkeep.protocol.messages.inventories import InventoryAnswer, InventoryTensor, PostInventory
 from shardkeep.protocol.messages.overview import CollectionInfo, OverviewInfo, SavesInTime, WorkerInfo
-from shardkeep.protocol.messages.ranks import RankPart, SaveInProgress, SaveTimes
+from shardkeep.protocol.messages.ranks import RankPart, RankState, SaveInProgress, SaveTimes
 from shardkeep.protocol.messages.retention import (
     BestRule,
     RetentionAnswer,
@@ -128,6 +128,7 @@ __all__ = [
     "QuotaInfo",
     "Rank",
     "RankPart",
+    "RankState",
     "ReadTargets",
     "Reason",
     "ReportDamage",

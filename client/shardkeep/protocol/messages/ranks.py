@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from shardkeep.protocol.identifiers import AttemptId, CheckpointId
 from shardkeep.protocol.messages.bodies import Answer
 from shardkeep.protocol.messages.checkpoints import CheckpointState, CheckpointSummary
 
+RankState: TypeAlias = Literal["absent", "sending", "arrived"]
+"""`absent` never opened, or the checkpoint ended without its manifest; `sending` has opened; `arrived`: its manifest
+is in.
+"""
+
 
 class RankPart(Answer):
-    """GET /v1/checkpoints/{checkpoint}/ranks: one rank's part. Every rank of the world has one, also an absent one."""
+    """GET /v1/checkpoints/{checkpoint}/ranks: one rank's part. Every rank of the world has one, also an absent one.
+
+    When it opened and what it offered is forgotten once the checkpoint has ended: then these are None.
+    """
 
     rank: int
-    state: Literal["absent", "sending", "arrived"]
-    """`absent` never opened; `sending` has opened; `arrived`: its manifest is in."""
+    state: RankState
     opened_at: datetime | None
     arrived_at: datetime | None
     seconds: float | None
