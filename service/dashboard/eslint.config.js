@@ -15,7 +15,7 @@ export default defineConfig(
   {
     languageOptions: {
       globals: globals.browser,
-      parserOptions: { projectService: { allowDefaultProject: ['eslint.config.js'] }, tsconfigRootDir: import.meta.dirname },
+      parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname },
     },
     rules: {
       // Links and routes refer to the router's type, which is made of the components: without a written return type
@@ -44,4 +44,5 @@ export default defineConfig(
     files: ['src/api/**'],
     rules: { '@typescript-eslint/explicit-module-boundary-types': 'off' },
   },
+  { files: ['*.js'], extends: [tseslint.configs.disableTypeChecked] },
 )

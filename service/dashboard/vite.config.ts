@@ -2,7 +2,7 @@ import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vitest/config'
 
 // The service of a developer, which `npm run dev` sends the API's requests to.
-const service = process.env['SHARDKEEP_URL'] ?? 'http://127.0.0.1:8080'
+const service = process.env.SHARDKEEP_URL ?? 'http://127.0.0.1:8080'
 
 export default defineConfig({
   base: '/ui/',

@@ -25,6 +25,8 @@ export const api = createClient<paths>({
   baseUrl: globalThis.location.origin,
   credentials: 'same-origin',
   headers: { accept: 'application/json' },
+  // Looked up at each call, so that tests can put a service of their own in its place.
+  fetch: (request) => globalThis.fetch(request),
 })
 api.use(csrf.middleware, toSignIn)
 

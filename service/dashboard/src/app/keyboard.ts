@@ -75,7 +75,7 @@ export function moveRow(by: 1 | -1): boolean {
 /** Follows the first link of the row that has the focus itself. */
 export function openRow(): boolean {
   const row = document.activeElement
-  if (!(row instanceof HTMLElement) || row.dataset['row'] === undefined) return false
+  if (!(row instanceof HTMLElement) || row.dataset.row === undefined) return false
   const link = row.querySelector<HTMLElement>('a[href], button')
   link?.click()
   return link !== null

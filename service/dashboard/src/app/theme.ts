@@ -19,8 +19,8 @@ export function chooseTheme(theme: Theme): void {
 }
 
 export function applyTheme(theme: Theme): void {
-  if (theme === 'system') delete document.documentElement.dataset['theme']
-  else document.documentElement.dataset['theme'] = theme
+  if (theme === 'system') delete document.documentElement.dataset.theme
+  else document.documentElement.dataset.theme = theme
 }
 
 function read(): string | null {

@@ -12,7 +12,7 @@ interface SignInSearch {
 export const route = createRoute({
   getParentRoute: () => rootRoute,
   path: '/sign-in',
-  validateSearch: (search): SignInSearch => (typeof search['back'] === 'string' ? { back: search['back'] } : {}),
+  validateSearch: (search): SignInSearch => (typeof search.back === 'string' ? { back: search.back } : {}),
   beforeLoad: async ({ context, search }) => {
     const signedIn = await context.queryClient.query({ ...signedInQuery, staleTime: 'static' })
     if (signedIn !== null) throw redirect({ href: backTo(search.back) })
