@@ -3,19 +3,6 @@ import type { Message } from '../api/client'
 type Checkpoint = Message<'CheckpointSummary'>
 export type CheckpointState = Message<'CheckpointState'>
 
-/** The outline that stands for a state; each differs from the others without colour. */
-export type MarkShape = 'disc' | 'ring' | 'dottedRing' | 'cross' | 'struckSquare' | 'dash' | 'diamond'
-
-const SHAPES: Record<CheckpointState, MarkShape> = {
-  committed: 'disc',
-  open: 'ring',
-  validating: 'dottedRing',
-  aborted: 'cross',
-  deleted: 'struckSquare',
-  purged: 'dash',
-  unconfirmed: 'diamond',
-}
-
 /** The states in the order of a checkpoint's life, as a legend lists them. */
 export const STATES: readonly CheckpointState[] = [
   'open',
@@ -26,10 +13,6 @@ export const STATES: readonly CheckpointState[] = [
   'purged',
   'unconfirmed',
 ]
-
-export function shapeOf(state: CheckpointState): MarkShape {
-  return SHAPES[state]
-}
 
 /** What a mark says, in words: `Step 200, committed, attempt 2, pinned, off the line`. */
 export function describeMark(checkpoint: Checkpoint): string {

@@ -61,12 +61,10 @@ export function layOutHeatMap(saves: readonly SaveTimes[], bands: Band[]): HeatM
   return { bands, saves: columns, medians, cells }
 }
 
+/** The value in the middle; of an even number the smaller of the two, so that one of two ranks can be the slow one. */
 export function median(values: readonly (number | null)[]): number | null {
   const sorted = values.filter((value) => value !== null).sort((a, b) => a - b)
-  const middle = sorted.length >> 1
-  const upper = sorted[middle]
-  if (upper === undefined) return null
-  return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? upper)) / 2
+  return sorted[(sorted.length - 1) >> 1] ?? null
 }
 
 export function levelOf(seconds: number, usual: number): number {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { progressOf, rateOf, remainingSeconds, withSample, type Sample } from './rates'
+import { progressOf, rateOf, remainingSeconds, withSample, type Sample } from './saveRates'
 
 function samples(...seen: [at: number, offered: number, present?: number][]): Sample[] {
   return seen.reduce<Sample[]>((kept, [at, offered, present = 0]) => withSample(kept, { at, offered, present }), [])
