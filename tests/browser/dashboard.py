@@ -23,6 +23,8 @@ _WATCH_POLICY: Final = """
 document.addEventListener('securitypolicyviolation', event =>
   console.error(`policy: ${event.violatedDirective} refused ${event.blockedURI} in ${event.sourceFile}`));
 """
+_WAITING: Final = "main p[role=status], [aria-busy=true]"
+"""What stands for something on its way."""
 _ANSWERED_WITH_AN_ERROR: Final = "Failed to load resource"
 """What Chromium says of each 4xx and 5xx; tests that want none look at the page."""
 
@@ -68,7 +70,7 @@ class Dashboard:
         expect(title).to_be_visible(timeout=WAIT_MILLISECONDS)
         if heading is not None:
             expect(title).to_have_text(heading, timeout=WAIT_MILLISECONDS)
-        expect(self.page.locator("[aria-busy=true]")).to_have_count(0, timeout=WAIT_MILLISECONDS)
+        expect(self.page.locator(_WAITING)).to_have_count(0, timeout=WAIT_MILLISECONDS)
         return self.page
 
     def accessibility_violations(self, axe: str) -> list[str]:
