@@ -15,12 +15,20 @@ export function runsQuery(filter: RunsFilter) {
   })
 }
 
-export function deleteRun(run: Message<'RunSummary'>): Promise<Message<'RunInfo'>> {
-  const params = { path: { run: run.id }, header: ifMatch(run.version) }
+/** Deletes a run as it was seen; `force` also while it is saving or has pinned checkpoints. */
+export function deleteRun(
+  run: Pick<Message<'RunSummary'>, 'id' | 'version'>,
+  { force }: { force: boolean },
+): Promise<Message<'RunInfo'>> {
+  const params = { path: { run: run.id }, query: { force }, header: ifMatch(run.version) }
   return answer(api.DELETE('/v1/runs-by-id/{run}', { params }))
 }
 
-export function restoreRun(run: Message<'RunSummary'>, name: string | null): Promise<Message<'RunInfo'>> {
+/** Restores a deleted run; under another `name`, where there is one. */
+export function restoreRun(
+  run: Pick<Message<'RunSummary'>, 'id' | 'version'>,
+  name: string | null,
+): Promise<Message<'RunInfo'>> {
   const params = { path: { run: run.id }, header: ifMatch(run.version) }
   return answer(api.POST('/v1/runs-by-id/{run}/restore', { params, body: { name } }))
 }

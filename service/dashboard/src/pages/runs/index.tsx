@@ -1,14 +1,11 @@
 import { createRoute } from '@tanstack/react-router'
-import type { ReactNode } from 'react'
 import { shellRoute } from '../../app/parent'
-import { Page } from '../../components/Page'
+import { RunsPage } from './RunsPage'
+import { readSearch } from './search'
 
 export const route = createRoute({
   getParentRoute: () => shellRoute,
   path: '/runs',
-  component: Placeholder,
+  validateSearch: readSearch,
+  component: RunsPage,
 })
-
-function Placeholder(): ReactNode {
-  return <Page title="Runs">{null}</Page>
-}
