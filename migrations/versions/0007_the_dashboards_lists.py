@@ -33,7 +33,16 @@ _CHECKPOINT_INDEXES = {
     "ix_checkpoints_run_id_state_number": ["run_id", "state", "number"],
     "ix_checkpoints_committed_at": ["committed_at", "project_id", "run_id", "new_bytes", "raw_bytes"],
 }
-_COMMITTED_SEQUENCE = "ix_checkpoints_run_id_committed_sequence"
+_PARTIAL_INDEXES = {
+    "ix_checkpoints_run_id_committed_sequence": (["run_id", "sequence"], "state = 'committed'", "state = 'committed'"),
+    "ix_checkpoints_pinned": (["opened_at", "id"], "pinned = 1", "pinned"),
+    "ix_checkpoints_quarantined": (["project_id"], "quarantined = 1", "quarantined"),
+}
+"""Columns, and the condition on SQLite and on PostgreSQL."""
+_OTHER_INDEXES = {
+    "ix_checkpoint_tags_tag_checkpoint_id": ("checkpoint_tags", ["tag", "checkpoint_id"]),
+    "ix_tokens_created_at_id": ("tokens", ["created_at", "id"]),
+}
 
 _ADD = """
 UPDATE runs SET committed_checkpoints = committed_checkpoints + 1,
@@ -81,8 +90,10 @@ def downgrade() -> None:
     """Takes everything away again."""
     for name in _EVENTS:
         _drop_trigger(name)
-    for name in (*_CHECKPOINT_INDEXES, _COMMITTED_SEQUENCE):
+    for name in (*_CHECKPOINT_INDEXES, *_PARTIAL_INDEXES):
         op.drop_index(name, "checkpoints")
+    for name, (table, _) in _OTHER_INDEXES.items():
+        op.drop_index(name, table)
     for column in _RUN_ORDERS:
         op.drop_index(f"ix_runs_{column}_id", "runs")
     for column in (*_RUN_COLUMNS, *_RUN_SUMS):
@@ -130,14 +141,12 @@ def _create_indexes() -> None:
         op.create_index(f"ix_runs_{column}_id", "runs", [column, "id"])
     for name, columns in _CHECKPOINT_INDEXES.items():
         op.create_index(name, "checkpoints", columns)
-    committed = sa.text("state = 'committed'")
-    op.create_index(
-        _COMMITTED_SEQUENCE,
-        "checkpoints",
-        ["run_id", "sequence"],
-        sqlite_where=committed,
-        postgresql_where=committed,
-    )
+    for name, (columns, on_sqlite, on_postgresql) in _PARTIAL_INDEXES.items():
+        op.create_index(
+            name, "checkpoints", columns, sqlite_where=sa.text(on_sqlite), postgresql_where=sa.text(on_postgresql)
+        )
+    for name, (table, columns) in _OTHER_INDEXES.items():
+        op.create_index(name, table, columns)
 
 
 def _create_trigger(name: str, *, event: str, condition: str, body: str) -> None:

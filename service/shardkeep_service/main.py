@@ -39,6 +39,8 @@ from shardkeep_service.observability.faults import FaultMiddleware, parse_fault
 from shardkeep_service.observability.metrics import Metrics
 from shardkeep_service.observability.requests import RequestMiddleware
 from shardkeep_service.openapi_document import openapi_document
+from shardkeep_service.overview import endpoints as overview
+from shardkeep_service.overview.service import Overviews
 from shardkeep_service.projects import endpoints as projects
 from shardkeep_service.retention import endpoints as retention
 from shardkeep_service.runs import endpoints as runs
@@ -94,6 +96,7 @@ def create_app(settings: Settings, *, context: ServiceContext | None = None) -> 
     app.state.sign_in_limit = SignInLimit()
     app.state.dashboard_files = DashboardFiles()
     app.state.control_plane = ControlPlane(context)
+    app.state.overviews = Overviews(context)
     app.state.ingest = ChunkIngest(context)
     app.state.negotiator = Negotiator(context)
     app.state.body_intake = BodyIntake(
@@ -118,7 +121,7 @@ def _watch(app: FastAPI) -> None:
 
 
 def _routers(settings: Settings) -> list[APIRouter]:
-    nouns = (projects, runs, checkpoints, chunks, retention, integrity, system)
+    nouns = (projects, runs, checkpoints, chunks, retention, integrity, overview, system)
     plain = [health.router, observability.router, capabilities.router, access.router]
     if settings.ui_enabled:
         plain += [sign_ins.router, ui.router]

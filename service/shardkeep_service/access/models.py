@@ -14,6 +14,7 @@ class Token(Base):
     """A bearer token, known by its SHA-256 only."""
 
     __tablename__ = "tokens"
+    __table_args__ = (Index("ix_tokens_created_at_id", "created_at", "id"),)
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(200))

@@ -18,6 +18,7 @@ from shardkeep_service.checkpoints.control_plane import ControlPlane, get_contro
 from shardkeep_service.checkpoints.opening import Opening
 from shardkeep_service.checkpoints.reading_endpoints import router as reading_router
 from shardkeep_service.checkpoints.repository import unknown_checkpoint
+from shardkeep_service.checkpoints.save_endpoints import router as save_router
 from shardkeep_service.checkpoints.sessions import Beat
 from shardkeep_service.checkpoints.states import Snapshot, load_snapshot
 from shardkeep_service.checkpoints.transition_endpoints import router as transition_router
@@ -124,3 +125,4 @@ def _look(context: ServiceContext, principal: Principal, checkpoint_id: str) -> 
 router.routes.extend(reading_router.routes)
 router.routes.extend(contents_router.routes)
 router.routes.extend(transition_router.routes)
+router.routes.extend(save_router.routes)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final, TypeAlias
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from shardkeep.protocol.messages import CheckpointState, CheckpointSummary, Page
@@ -48,7 +48,7 @@ class CheckpointFilter:
         if self.step_max is not None:
             query = query.where(Checkpoint.step <= self.step_max)
         if self.pinned is not None:
-            query = query.where(Checkpoint.pinned.is_(self.pinned))
+            query = query.where(Checkpoint.pinned if self.pinned else ~Checkpoint.pinned)  # as its index says it
         if self.attempt is not None:
             query = query.where(Checkpoint.attempt_id == self.attempt)
         if self.tag is not None:
@@ -97,19 +97,28 @@ def list_checkpoints(
     filters = {"project": project, **asdict(wanted)}
     position = decode_cursor(cursor, _OF_ALL, filters, (int, str))
     with context.database.read() as session:
-        query = wanted.narrow(places())
-        if project is not None:
-            query = query.where(Checkpoint.project_id == find_project(session, principal, project).id)
-        elif principal.project_ids is not None:
-            query = query.where(Checkpoint.project_id.in_(principal.project_ids))
-        if principal.run_id is not None:
-            query = query.where(Checkpoint.run_id == principal.run_id)
+        query = within_reach(session, wanted.narrow(places()), principal, project)
         query = query.order_by(Checkpoint.opened_at.desc(), Checkpoint.id.desc()).limit(size + 1)
         if position is not None:
-            opened_at, checkpoint_id = position
-            earlier = (Checkpoint.opened_at == opened_at) & (Checkpoint.id < checkpoint_id)
-            query = query.where((Checkpoint.opened_at < opened_at) | earlier)
+            query = query.where(before(*position))
         return _page(session, query, size, lambda row: encode_cursor(_OF_ALL, filters, (row.opened_at, row.id)))
+
+
+def within_reach(session: Session, query: _Query, principal: Principal, project: str | None) -> _Query:
+    """The query for what the token may see, of one project where it is named; refuses `unknown_project`."""
+    if project is not None:
+        query = query.where(Checkpoint.project_id == find_project(session, principal, project).id)
+    elif principal.project_ids is not None:
+        query = query.where(Checkpoint.project_id.in_(sorted(principal.project_ids)))
+    if principal.run_id is not None:
+        query = query.where(Checkpoint.run_id == principal.run_id)
+    return query
+
+
+def before(opened_at: int, checkpoint_id: str) -> ColumnElement[bool]:
+    """What comes after that checkpoint in a list of the newest first; the bound lets an index begin there."""
+    earlier = or_(Checkpoint.opened_at < opened_at, Checkpoint.id < checkpoint_id)
+    return and_(Checkpoint.opened_at <= opened_at, earlier)
 
 
 def _page(

@@ -10,6 +10,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 from shardkeep_service.database.base import Base, BigInt, Id, Micros
 
 
+def _partial(name: str, *columns: str, where: str) -> Index:
+    """An index of the few rows that meet a condition; on SQLite a boolean is a number."""
+    on_sqlite = f"{where} = 1" if where.isidentifier() else where
+    return Index(name, *columns, sqlite_where=text(on_sqlite), postgresql_where=text(where))
+
+
 class Checkpoint(Base):
     """What one save keeps. (attempt_id, save) is the checkpoint; `version` counts changes and is the ETag."""
 
@@ -27,13 +33,9 @@ class Checkpoint(Base):
         Index("ix_checkpoints_run_id_state_number", "run_id", "state", "number"),
         # Covers the overview's sums over time: a year of saves is read from the index alone.
         Index("ix_checkpoints_committed_at", "committed_at", "project_id", "run_id", "new_bytes", "raw_bytes"),
-        Index(
-            "ix_checkpoints_run_id_committed_sequence",
-            "run_id",
-            "sequence",
-            sqlite_where=text("state = 'committed'"),
-            postgresql_where=text("state = 'committed'"),
-        ),
+        _partial("ix_checkpoints_run_id_committed_sequence", "run_id", "sequence", where="state = 'committed'"),
+        _partial("ix_checkpoints_pinned", "opened_at", "id", where="pinned"),
+        _partial("ix_checkpoints_quarantined", "project_id", where="quarantined"),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
@@ -84,7 +86,10 @@ class CheckpointTag(Base):
     """One tag of one checkpoint."""
 
     __tablename__ = "checkpoint_tags"
-    __table_args__ = (Index("ix_checkpoint_tags_run_id_tag", "run_id", "tag"),)
+    __table_args__ = (
+        Index("ix_checkpoint_tags_run_id_tag", "run_id", "tag"),
+        Index("ix_checkpoint_tags_tag_checkpoint_id", "tag", "checkpoint_id"),
+    )
 
     checkpoint_id: Mapped[Id] = mapped_column(ForeignKey("checkpoints.id"), primary_key=True)
     tag: Mapped[str] = mapped_column(String(128), primary_key=True)
