@@ -33,6 +33,7 @@ AREAS: Final = {
     "memory": "E177 E178 E180 E181 E183",
     "migration": "E24 E195",
     "security": "E186 E189",
+    "dashboard": "E191 E192",
 }
 
 LATER: Final[dict[str, str]] = {}
