@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from playwright.sync_api import Page
@@ -86,8 +87,23 @@ _MEASURE: Final = """
 }
 """
 
+_LEVELS: Final = """
+() => [...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].filter(one => one.checkVisibility())
+  .map(one => Number(one.tagName[1]))
+"""
+
 
 def layout_faults(page: Page) -> list[str]:
     """A page wider than its window, controls that lie over one another, and controls whose text is cut off."""
     found: list[str] = page.evaluate(_MEASURE)
     return found
+
+
+def heading_faults(page: Page) -> list[str]:
+    """Anything but one h1, and headings that skip a level."""
+    levels: list[int] = page.evaluate(_LEVELS)
+    faults = [] if levels.count(1) == 1 else [f"there are {levels.count(1)} h1"]
+    for before, after in pairwise(levels):
+        if after > before + 1:
+            faults.append(f"an h{after} comes after an h{before}")
+    return faults
