@@ -38,3 +38,13 @@ function largestUnit(seconds: number): number {
   if (seconds >= 3_600) return 3_600
   return seconds >= 60 ? 60 : 1
 }
+
+const CLOCK = new Intl.DateTimeFormat('en', { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' })
+const DAY = new Intl.DateTimeFormat('en', { month: 'short', day: 'numeric' })
+const TWO_DAYS = 2 * 86_400
+
+/** A label of an axis that spans so many seconds: the clock up to two days, else the day. */
+export function shortTime(time: Date, spanSeconds: number): string {
+  if (Number.isNaN(time.getTime())) return ''
+  return (spanSeconds <= TWO_DAYS ? CLOCK : DAY).format(time)
+}

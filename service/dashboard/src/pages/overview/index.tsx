@@ -1,14 +1,11 @@
 import { createRoute } from '@tanstack/react-router'
-import type { ReactNode } from 'react'
 import { shellRoute } from '../../app/parent'
-import { Page } from '../../components/Page'
+import { OverviewPage } from './OverviewPage'
+import { readSearch } from './search'
 
 export const route = createRoute({
   getParentRoute: () => shellRoute,
   path: '/',
-  component: Placeholder,
+  validateSearch: readSearch,
+  component: OverviewPage,
 })
-
-function Placeholder(): ReactNode {
-  return <Page title="Overview">{null}</Page>
-}
