@@ -2,7 +2,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useState, type ReactNode } from 'react'
 import { reach } from '../api/scopes'
-import { signOut } from '../api/signIn'
+import { signedInQuery, signOut } from '../api/signIn'
 import { Button } from '../components/Button'
 import { ProblemNotice } from '../components/ProblemNotice'
 import { When } from '../components/When'
@@ -23,7 +23,10 @@ export function SignedInCard(): ReactNode {
       setError(failure)
       return
     }
+    // First who is signed in, or the sign-in page would send a reader it takes for signed in back here.
+    queryClient.setQueryData(signedInQuery.queryKey, null)
     await navigate({ to: '/sign-in' })
+    // Nothing of what this reader saw is left to the next one.
     queryClient.clear()
   }
 

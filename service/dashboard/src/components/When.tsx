@@ -10,7 +10,7 @@ export function When({ time, absolute = false }: { time: string | null; absolute
   const exact = absoluteTime(date)
   const relative = relativeTime(date, now)
   return (
-    <time dateTime={time} title={exact} className="figure">
+    <time dateTime={time} title={exact} className={absolute ? undefined : 'figure'}>
       {absolute ? `${exact} (${relative})` : relative}
     </time>
   )

@@ -44,6 +44,9 @@ const STATES: Record<string, { shape: Shape; tone: Tone }> = {
   revoked: { shape: 'cross', tone: 'soft' },
   resolved: { shape: 'disc', tone: 'good' },
   running: { shape: 'play', tone: 'busy' },
+  kept: { shape: 'disc', tone: 'good' },
+  damaged: { shape: 'diamond', tone: 'bad' },
+  lost: { shape: 'cross', tone: 'bad' },
   stopped: { shape: 'cross', tone: 'bad' },
 }
 
