@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { flagParam, given, oneOfParam, textParam } from './searchParams'
+import { flagParam, given, oneOfParam, textParam, without } from './searchParams'
 
 it('reads texts, also those the router took for numbers', () => {
   expect(textParam(' vision ')).toBe('vision')
@@ -20,4 +20,10 @@ it('reads known words only', () => {
 
 it('leaves out what is not there', () => {
   expect(given({ a: undefined, b: 'x', c: false })).toEqual({ b: 'x', c: false })
+})
+
+it('drops what is named', () => {
+  const search = { a: 1, b: 'x', c: true }
+  expect(without(search, 'b', 'c')).toEqual({ a: 1 })
+  expect(search).toEqual({ a: 1, b: 'x', c: true })
 })

@@ -23,3 +23,12 @@ export function given<Search extends Record<string, unknown>>(search: Search): G
 }
 
 type Given<Search> = { [Name in keyof Search]?: Exclude<Search[Name], undefined> }
+
+/** The search without some of its parameters, so that a link can drop them. */
+export function without<Search extends object, Name extends keyof Search>(
+  search: Search,
+  ...names: Name[]
+): Omit<Search, Name> {
+  const dropped = new Set<PropertyKey>(names)
+  return Object.fromEntries(Object.entries(search).filter(([name]) => !dropped.has(name))) as Omit<Search, Name>
+}

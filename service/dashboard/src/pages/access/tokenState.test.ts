@@ -5,11 +5,11 @@ const NOW = new Date('2026-11-30T12:00:00Z')
 
 describe('the state of a token', () => {
   it('is usable without an end', () => {
-    expect(tokenState({ expires_at: null, revoked_at: null }, NOW)).toBe('usable')
+    expect(tokenState({ expires_at: null, revoked_at: null }, NOW)).toBe('living')
   })
 
   it('is expired from the very moment of its end', () => {
-    expect(tokenState({ expires_at: '2026-11-30T12:00:01Z', revoked_at: null }, NOW)).toBe('usable')
+    expect(tokenState({ expires_at: '2026-11-30T12:00:01Z', revoked_at: null }, NOW)).toBe('living')
     expect(tokenState({ expires_at: '2026-11-30T12:00:00Z', revoked_at: null }, NOW)).toBe('expired')
   })
 

@@ -1,5 +1,7 @@
 /** The filter of the audit log, in the address and in the query of the API. Pure. */
 
+import { textParam } from '../../app/searchParams'
+
 const TEXTS = ['actor', 'action', 'project', 'target'] as const
 const TIMES = ['since', 'until'] as const
 
@@ -12,7 +14,8 @@ export interface AuditSearch extends AuditFilter {
 /** What an address asks for; what makes no sense there is left out. Times are kept in UTC. */
 export function auditSearch(raw: Record<string, unknown>): AuditSearch {
   const search: AuditSearch = auditFilter(raw)
-  if (typeof raw.cursor === 'string' && raw.cursor !== '') search.cursor = raw.cursor
+  const cursor = textParam(raw.cursor)
+  if (cursor !== undefined) search.cursor = cursor
   return search
 }
 
@@ -20,11 +23,11 @@ export function auditSearch(raw: Record<string, unknown>): AuditSearch {
 export function auditFilter(raw: Record<string, unknown>): AuditFilter {
   const filter: AuditFilter = {}
   for (const name of TEXTS) {
-    const text = textOf(raw[name])
-    if (text !== '') filter[name] = text
+    const text = textParam(raw[name])
+    if (text !== undefined) filter[name] = text
   }
   for (const name of TIMES) {
-    const time = Date.parse(textOf(raw[name]))
+    const time = Date.parse(textParam(raw[name]) ?? '')
     if (!Number.isNaN(time)) filter[name] = new Date(time).toISOString()
   }
   return filter
@@ -49,11 +52,6 @@ export function localFieldText(iso: string | undefined): string {
 export function momentOfField(text: string): string {
   const time = Date.parse(text) // without a zone that is local time
   return Number.isNaN(time) ? '' : new Date(time).toISOString()
-}
-
-function textOf(value: unknown): string {
-  // The router reads what looks like a number as one.
-  return typeof value === 'string' || typeof value === 'number' ? String(value).trim() : ''
 }
 
 function two(value: number): string {
