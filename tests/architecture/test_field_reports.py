@@ -90,4 +90,4 @@ def test_what_is_left_for_later_is_of_the_list_and_is_not_tried_yet() -> None:
 
 
 def test_no_id_is_listed_twice() -> None:
-    assert len(ids()) == len(set(ids())) == 120
+    assert len(ids()) == len(set(ids())) == 122
