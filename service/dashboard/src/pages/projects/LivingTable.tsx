@@ -62,6 +62,7 @@ export function LivingTable({ projects, selected }: LivingTableProps): ReactNode
         </LinkButton>
         <LinkButton
           kind="quiet"
+          from="/projects"
           to="/projects"
           search={(before) => ({ ...before, project: name })}
           resetScroll={false}
