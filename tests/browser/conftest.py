@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 import shardkeep_service
-from tests.browser.dashboard import DESKTOP, Dashboard
+from tests.browser.dashboard import DESKTOP, WAIT_MILLISECONDS, Dashboard
 from tests.browser.filled_service import ENV, copy_of_filled
 from tests.browser.served import Served
 from tests.servers.chromium import ARGUMENTS, chromium
@@ -21,6 +21,8 @@ BUILT: Final = Path(shardkeep_service.__file__).parent / "ui" / "static" / "inde
 AXE: Final = Path(__file__).parents[2] / "service/dashboard/node_modules/axe-core/axe.min.js"
 TIMEOUT_SECONDS: Final = 900
 """The first test may install a browser."""
+
+expect.set_options(timeout=WAIT_MILLISECONDS)
 
 OpenDashboard = Callable[..., Dashboard]
 

@@ -69,8 +69,8 @@ class Dashboard:
         title = self.page.get_by_role("heading", level=1)
         expect(title).to_be_visible(timeout=WAIT_MILLISECONDS)
         if heading is not None:
-            expect(title).to_have_text(heading, timeout=WAIT_MILLISECONDS)
-        expect(self.page.locator(_WAITING)).to_have_count(0, timeout=WAIT_MILLISECONDS)
+            expect(title).to_have_text(heading)
+        expect(self.page.locator(_WAITING)).to_have_count(0)
         return self.page
 
     def accessibility_violations(self, axe: str) -> list[str]:

@@ -169,7 +169,7 @@ def flip_bit(path: Path) -> None:
 def _set_rules(keeping: KeepingClient) -> None:
     best = BestRule(metric=MARKUP, mode="min", count=2)
     keeping.set_policy(PROJECT, None, RetentionRules(keep_last=100, tags=["best", "release-1"], best=[best]))
-    keeping.set_policy(PROJECT, "baseline", RetentionRules(keep_last=2))
+    keeping.set_policy(PROJECT, "baseline", RetentionRules(keep_last=50))  # the worker applies it at each start
 
 
 def _make_tokens(access: AccessClient) -> Tokens:
