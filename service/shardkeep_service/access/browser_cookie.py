@@ -59,8 +59,8 @@ def cookie_secret(cookie_headers: Sequence[str], *, takes_plain: bool) -> str | 
 
 
 def set_cookies(secret: str, *, secure: bool, seconds: int) -> list[str]:
-    """The Set-Cookie headers that give a browser the secret and take one of the other name away."""
-    return [f"{_cookie(secret, secure=secure)}; Max-Age={seconds}", f"{_cookie('', secure=not secure)}; Max-Age=0"]
+    """The Set-Cookie headers that take a secret of the other name away and give the browser this one."""
+    return [f"{_cookie('', secure=not secure)}; Max-Age=0", f"{_cookie(secret, secure=secure)}; Max-Age={seconds}"]
 
 
 def clear_cookies() -> list[str]:
