@@ -14,6 +14,8 @@ export default defineConfig({
     // The content security policy allows no inline script or style, so nothing is inlined.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    // Libraries change less often than the pages: a browser keeps their file.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'libraries', test: /node_modules/ }] } } },
   },
   server: { proxy: { '/v1': { target: service, changeOrigin: true } } },
   test: { include: ['src/**/*.test.{ts,tsx}'], restoreMocks: true },

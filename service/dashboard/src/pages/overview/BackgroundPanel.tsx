@@ -37,10 +37,19 @@ export function BackgroundPanel({ workers, outboxEntries, now }: BackgroundPanel
           columns={columns}
           rows={workers}
           rowKey={({ task }) => task}
-          empty={<p className={styles.none}>No worker has run yet: start one with <code>shardkeep-service worker</code>.</p>}
+          empty={<NoLeases />}
         />
       </div>
     </Panel>
+  )
+}
+
+function NoLeases(): ReactNode {
+  return (
+    <p className={styles.none}>
+      No leases. A service on SQLite runs these tasks itself; beside PostgreSQL, start{' '}
+      <code>shardkeep-service worker</code>.
+    </p>
   )
 }
 

@@ -4,7 +4,7 @@ import 'uplot/dist/uPlot.min.css'
 import { useWidth } from '../../charts/useWidth'
 import { byteAxis } from '../../charts/ticks'
 import { humanBytes } from '../../format/bytes'
-import { absoluteTime } from '../../format/times'
+import { absoluteTime, shortTime } from '../../format/times'
 import { useColours, type Colours } from './colours'
 import styles from './GrowthChart.module.css'
 import type { Window } from './search'
@@ -28,7 +28,9 @@ export function GrowthChart({ grown, window }: GrowthChartProps): ReactNode {
   useEffect(() => {
     if (target.current === null || width === 0) return undefined
     const data: uPlot.AlignedData = [grown.times, grown.logical, grown.stored]
-    const plot = new uPlot(options({ width, colours, largest: grown.logical.at(-1) ?? 0, setPointed }), data, target.current)
+    const largest = grown.logical.at(-1) ?? 0
+    const spanSeconds = (grown.times.at(-1) ?? 0) - (grown.times[0] ?? 0)
+    const plot = new uPlot(options({ width, colours, largest, spanSeconds, setPointed }), data, target.current)
     return () => {
       plot.destroy()
     }
@@ -52,10 +54,12 @@ interface PlotOptions {
   width: number
   colours: Colours
   largest: number
+  spanSeconds: number
   setPointed: (index: number | null) => void
 }
 
-function options({ width, colours, largest, setPointed }: PlotOptions): uPlot.Options {
+function options({ width, colours, largest, spanSeconds, setPointed }: PlotOptions): uPlot.Options {
+  const label = (time: number): string => shortTime(new Date(time * 1000), spanSeconds)
   const { top, ticks } = byteAxis(largest)
   const axis = { stroke: colours.soft, font: AXIS_FONT, grid: { stroke: colours.line, width: 1 }, ticks: { show: false } }
   return {
@@ -65,7 +69,7 @@ function options({ width, colours, largest, setPointed }: PlotOptions): uPlot.Op
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
     scales: { y: { range: [0, top] } },
     axes: [
-      { ...axis, grid: { show: false }, space: 70 },
+      { ...axis, grid: { show: false }, space: 80, size: 26, values: (_plot, splits) => splits.map(label) },
       { ...axis, size: 64, splits: () => ticks, values: (_plot, splits) => splits.map(humanBytes) },
     ],
     series: [
