@@ -36,7 +36,7 @@ _CHECKPOINT_INDEXES = {
 _PARTIAL_INDEXES = {
     "ix_checkpoints_run_id_committed_sequence": (["run_id", "sequence"], "state = 'committed'", "state = 'committed'"),
     "ix_checkpoints_pinned": (["opened_at", "id"], "pinned = 1", "pinned"),
-    "ix_checkpoints_quarantined": (["project_id"], "quarantined = 1", "quarantined"),
+    "ix_checkpoints_quarantined": (["state", "project_id"], "quarantined = 1", "quarantined"),
 }
 """Columns, and the condition on SQLite and on PostgreSQL."""
 _OTHER_INDEXES = {

@@ -8,6 +8,7 @@ ids, names and numbers; times count back from now.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -38,6 +39,9 @@ _COMMITTED, _ABORTED, _DELETED, _OPEN = (
     state.value
     for state in (CheckpointState.COMMITTED, CheckpointState.ABORTED, CheckpointState.DELETED, CheckpointState.OPEN)
 )
+LONG_ATTEMPTS: Final = 500
+"""Of the long run: it was restarted time and again."""
+_ATTEMPTS_LIMIT: Final = 1_000
 _IN_A_STATEMENT: Final = 5_000
 _TIMED: Final = 200
 """The last saves of the long run, of which every rank's time is known."""
@@ -45,7 +49,9 @@ _TIMED: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What was written. `long_run` has a tenth of all checkpoints, `ranks` ranks, and the times of its last saves."""
+    """What was written. `long_run` has a tenth of all checkpoints, many attempts, `ranks` ranks, and the times
+    of its last saves.
+    """
 
     projects: list[str]
     runs: int
@@ -169,32 +175,34 @@ class _Filler:
         run_id = _id("run", number)
         name, is_deleted = _run_name(number), number % 100 == 99
         created_at = self._now - 59 * DAY if number == 0 else self._ago(60 * DAY)
-        attempts = min(count, 1 + number % 3)
+        attempts = min(count, LONG_ATTEMPTS if number == 0 else 1 + number % 3)
         saves_now = number % 500 == 0
         self.rows.add(
             Run, id=run_id, project_id=self._project_ids[number % len(self._project_ids)], created_at=created_at,
             name=f"~{run_id}" if is_deleted else name, deleted_name=name if is_deleted else None,
             deleted_at=self._now if is_deleted else None, attempts=attempts, opened=count, sequence=count,
             version=2 if is_deleted else 1,
-            current_attempt_id=_id("att", number * 4 + attempts) if attempts else None,
+            current_attempt_id=_id("att", number * _ATTEMPTS_LIMIT + attempts) if attempts else None,
         )  # fmt: skip
         first_of_attempt = [1 + count * attempt // attempts for attempt in range(attempts)]
+        begins = set(first_of_attempt)
         for attempt, first in enumerate(first_of_attempt, start=1):
             resumed = "fresh" if attempt == 1 else _id("ckp", self._checkpoints + first - 1)
             self.rows.add(
-                Attempt, id=_id("att", number * 4 + attempt), run_id=run_id, number=attempt,
+                Attempt, id=_id("att", number * _ATTEMPTS_LIMIT + attempt), run_id=run_id, number=attempt,
                 launch_id=_hex(f"launch {number} {attempt}"), ordinal=0, world_size=self._world_size(number),
                 labels={"slurm_job_id": str(number)}, created_at=created_at + attempt * SECOND, decision=resumed,
                 decided_at=created_at + attempt * SECOND, passed_over=[],
             )  # fmt: skip
         every = (self._now - created_at) // (count + 1)
         for index in range(1, count + 1):
-            attempt = sum(first <= index for first in first_of_attempt)
+            attempt = bisect_right(first_of_attempt, index)
             is_last = index == count
             if is_deleted or (is_last and saves_now):
                 state = _DELETED if is_deleted else _OPEN
             else:
-                state = _COMMITTED if is_last or index + 1 in first_of_attempt else _state_of(index)
+                is_named = is_last or index + 1 in begins or (saves_now and index == count - 1)
+                state = _COMMITTED if is_named else _state_of(index)
             opened_at = self._now - 100 * SECOND if state == _OPEN else created_at + index * every
             self._add_checkpoint(number, attempt, index, state, opened_at=opened_at)
 
@@ -208,9 +216,10 @@ class _Filler:
         abort = {"code": "session_lapsed", "reason": "rank 1 sent nothing", "rank": 1, "ranks": [1], "tensors": []}
         self.rows.add(
             Checkpoint, id=checkpoint_id, project_id=self._project_ids[run % len(self._project_ids)],
-            run_id=_id("run", run), attempt_id=_id("att", run * 4 + attempt), number=index, save=index,
+            run_id=_id("run", run), attempt_id=_id("att", run * _ATTEMPTS_LIMIT + attempt), number=index, save=index,
             step=index * 100, world_size=world_size, state=state, opened_at=opened_at,
-            deadline=opened_at + DAY, arrived=world_size if was_committed else 0,
+            deadline=opened_at + DAY, arrived=_arrived(state, world_size),
+            parent_id=_id("ckp", self._checkpoints - 1) if state == _OPEN else None,
             sequence=index if was_committed else None,
             committed_at=opened_at + round(seconds * SECOND) if was_committed else None,
             index_key="none" if was_committed else None, index_digest="0" * 64 if was_committed else None,
@@ -238,7 +247,7 @@ class _Filler:
                 lease_until=self._now + (LEASE_SECONDS - idle_seconds) * SECOND, offered_bytes=(rank + 1) << 30,
                 present_bytes=rank << 29,
             )  # fmt: skip
-        for rank in range(world_size // 2):
+        for rank in range(_arrived(_OPEN, world_size)):
             self._add_manifest(checkpoint_id, rank, opened_at + SECOND)
 
     def _add_manifests(self, checkpoint_id: str, world_size: int, opened_at: int, seconds: float) -> None:
@@ -258,6 +267,13 @@ class _Filler:
 
     def _ago(self, most: int) -> int:
         return self._now - self._chance.randrange(SECOND, most)
+
+
+def _arrived(state: str, world_size: int) -> int:
+    """Manifests of a checkpoint: of an open one half have arrived."""
+    if state == _OPEN:
+        return world_size // 2
+    return world_size if state in (_COMMITTED, _DELETED) else 0
 
 
 def _state_of(index: int) -> str:

@@ -35,7 +35,7 @@ class Checkpoint(Base):
         Index("ix_checkpoints_committed_at", "committed_at", "project_id", "run_id", "new_bytes", "raw_bytes"),
         _partial("ix_checkpoints_run_id_committed_sequence", "run_id", "sequence", where="state = 'committed'"),
         _partial("ix_checkpoints_pinned", "opened_at", "id", where="pinned"),
-        _partial("ix_checkpoints_quarantined", "project_id", where="quarantined"),
+        _partial("ix_checkpoints_quarantined", "state", "project_id", where="quarantined"),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
