@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final, TypeAlias
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Select, and_, false, or_, select
 from sqlalchemy.orm import Session
 
 from shardkeep.protocol.messages import CheckpointState, CheckpointSummary, Page
@@ -16,7 +16,7 @@ from shardkeep_service.checkpoints.repository import load_places, places
 from shardkeep_service.checkpoints.views import summaries
 from shardkeep_service.cursors import bounded_limit, decode_cursor, encode_cursor
 from shardkeep_service.projects.service import find_project
-from shardkeep_service.runs.lines import heads_of, line_query, on_line
+from shardkeep_service.runs.lines import heads_of, ids_on_line
 from shardkeep_service.runs.service import find_run
 from shardkeep_service.service_context import ServiceContext
 
@@ -130,6 +130,8 @@ def _page(
 
 
 def _on_line_of(session: Session, query: _Query, run_id: str, *, wanted: bool) -> _Query:
-    line = line_query(list(heads_of(session, [run_id]).values()))
-    stands = select(line.c.head).where(on_line(line)).exists()
-    return query.where(stands if wanted else ~stands)
+    head = heads_of(session, [run_id]).get(run_id)
+    if head is None:
+        return query.where(false()) if wanted else query
+    standing = ids_on_line(head)
+    return query.where(Checkpoint.id.in_(standing) if wanted else Checkpoint.id.not_in(standing))

@@ -58,15 +58,26 @@ def line_query(heads: Sequence[str] | BindParameter[Sequence[str]]) -> CTE:
     )
 
 
-def on_line(line: CTE) -> ColumnElement[bool]:
-    """The condition that `Checkpoint` stands on a row of `line`; the same rule as `Line.holds`."""
+def on_line(line: CTE, checkpoint: type[Checkpoint] = Checkpoint) -> ColumnElement[bool]:
+    """The condition that a checkpoint stands on a row of `line`; the same rule as `Line.holds`."""
     return and_(
-        Checkpoint.attempt_id == line.c.attempt_id,
+        checkpoint.attempt_id == line.c.attempt_id,
         or_(
-            and_(line.c.bound.is_(None), or_(Checkpoint.sequence.is_not(None), Checkpoint.state.in_(UNFINISHED))),
-            Checkpoint.sequence <= line.c.bound,
+            and_(line.c.bound.is_(None), or_(checkpoint.sequence.is_not(None), checkpoint.state.in_(UNFINISHED))),
+            checkpoint.sequence <= line.c.bound,
         ),
     )
+
+
+def ids_on_line(head: str) -> Select[str]:
+    """The query of the ids of all that stands on one line.
+
+    It depends on nothing around it, so that it is run once: asked of each checkpoint anew, a line of 500 attempts took
+    minutes.
+    """
+    standing = aliased(Checkpoint)
+    line = line_query([head])
+    return select(standing.id).join(line, on_line(line, standing))
 
 
 def load_lines(session: Session, heads: Sequence[str]) -> dict[str, Line]:
