@@ -6,6 +6,7 @@ What a cookie does by itself, any page can make it do. So a request with one cou
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,5 +62,8 @@ def browser_requests(settings: Settings) -> BrowserRequests:
 
 
 def client_address(request: Request) -> str:
-    """Who sent the request, as far as it is known: see `trusted_proxies` of the settings."""
-    return "unknown" if request.client is None else request.client.host
+    """The IP address the request came from, `unknown` where there is none. A trusted proxy may have forwarded anything."""
+    try:
+        return str(ipaddress.ip_address(request.client.host if request.client else ""))
+    except ValueError:
+        return "unknown"
