@@ -62,8 +62,9 @@ def browser_requests(settings: Settings) -> BrowserRequests:
 
 
 def client_address(request: Request) -> str:
-    """The IP address the request came from, `unknown` where there is none. A trusted proxy may have forwarded anything."""
+    """The IP address the request came from, `unknown` where there is none: a proxy may have forwarded anything."""
+    host = request.client.host if request.client else ""
     try:
-        return str(ipaddress.ip_address(request.client.host if request.client else ""))
+        return str(ipaddress.ip_address(host.partition("%")[0]))  # a zone may be as long as it likes
     except ValueError:
         return "unknown"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from shardkeep.protocol import routes
 from shardkeep_service.access.sign_in_limit import ADDRESS_FAILURES
 from tests.integration.service.process_client import ProcessClient
@@ -53,8 +51,16 @@ def test_of_a_trusted_proxy_it_is_believed_as_far_as_the_proxy_saw_it_itself(tmp
         assert fail(service, "203.0.113.10") == 401
 
 
-@pytest.mark.parametrize("claimed", ["nonsense", "", "<script>", "1.2.3.4.5", "x" * 5000])
-def test_a_forwarded_address_that_is_none_harms_nothing(tmp_path: Path, claimed: str) -> None:
+def test_a_forwarded_address_that_is_none_harms_nothing(tmp_path: Path) -> None:
+    claims = {
+        "nonsense": "unknown",
+        "": "127.0.0.1",
+        "<script>": "unknown",
+        "1.2.3.4.5": "unknown",
+        "x" * 5000: "unknown",
+        f"fe80::1%{'x' * 5000}": "fe80::1",
+    }
     with ServiceProcess(tmp_path / "service", env=PROXY) as service:
-        assert fail(service, claimed) == 401
-        assert signed_in_from(service, claimed) in ("unknown", "127.0.0.1")
+        for claimed, kept in claims.items():
+            assert fail(service, claimed) == 401
+            assert signed_in_from(service, claimed) == kept
