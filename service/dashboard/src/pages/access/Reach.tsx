@@ -10,7 +10,7 @@ const FIRST = 3
 /** What a token sees: everything, some projects, or the one run of a job. */
 export function Reach({ token }: { token: Message<'TokenInfo'> }): ReactNode {
   const projects = projectsOf(token)
-  if (projects === null) return 'all projects'
+  if (projects === null) return <span className={styles.whole}>all projects</span>
   if (token.run) {
     return (
       <Tag>

@@ -25,7 +25,11 @@ export function TokensTable({ tokens }: { tokens: readonly Token[] }): ReactNode
     {
       id: 'scope',
       header: 'Scope',
-      cell: ({ scope }) => <Tag tone={scope === 'admin' ? 'accent' : 'plain'}>{scope}</Tag>,
+      cell: ({ scope }) => (
+        <span className={styles.whole}>
+          <Tag tone={scope === 'admin' ? 'accent' : 'plain'}>{scope}</Tag>
+        </span>
+      ),
     },
     { id: 'reach', header: 'Sees', cell: (token) => <Reach token={token} /> },
     { id: 'state', header: 'State', cell: (token) => <StateBadge state={tokenState(token, now)} /> },
@@ -60,7 +64,7 @@ export function TokensTable({ tokens }: { tokens: readonly Token[] }): ReactNode
         columns={columns}
         rows={tokens}
         rowKey={({ id }) => id}
-        empty={<Empty title="No token matches" command="shardkeep token create --scope write --project PROJECT" />}
+        empty={<Empty title="No token matches" command="shardkeep token create --scope write --project my-project" />}
       />
       {revoking !== null && (
         <RevokeTokenDialog

@@ -30,7 +30,10 @@ export function EntriesTable({ entries, filter }: { entries: readonly Entry[]; f
         filtered ? (
           <Empty title="No change matches">Ask for less, or show everything.</Empty>
         ) : (
-          <Empty title="Nothing was changed yet" command="shardkeep push project/run ./checkpoint" />
+          <Empty
+            title="Nothing was changed yet"
+            command="shardkeep push model.safetensors my-project/my-run --step 0"
+          />
         )
       }
     />

@@ -52,16 +52,10 @@ export function LivingTable({ projects, selected }: LivingTableProps): ReactNode
     header: 'Actions',
     cell: ({ id, name }) => (
       <span className={styles.actions}>
-        <LinkButton
-          kind="quiet"
-          to="/retention/$project"
-          params={{ project: name }}
-          aria-label={`Retention of ${name}`}
-        >
+        <LinkButton to="/retention/$project" params={{ project: name }} aria-label={`Retention of ${name}`}>
           Retention
         </LinkButton>
         <LinkButton
-          kind="quiet"
           from="/projects"
           to="/projects"
           search={(before) => ({ ...before, project: name })}
@@ -92,7 +86,7 @@ export function LivingTable({ projects, selected }: LivingTableProps): ReactNode
         rowKey={({ name }) => name}
         {...(selected === undefined ? {} : { selected })}
         empty={
-          <Empty title="There is no project yet" command="shardkeep push project/run ./checkpoint">
+          <Empty title="There is no project yet" command="shardkeep push model.safetensors my-project/my-run --step 0">
             Create one here, or let the first push or save with an administrator's token make it.
           </Empty>
         }

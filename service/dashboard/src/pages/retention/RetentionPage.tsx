@@ -56,10 +56,10 @@ export function RetentionPage(): ReactNode {
                 })
               }
             />
+            <DryRunPanel place={place} subject={dry} rules={dry === 'edited' ? tried : undefined} />
           </>
         )}
       </Loaded>
-      <DryRunPanel place={place} subject={dry} rules={dry === 'edited' ? tried : undefined} />
     </Page>
   )
 }

@@ -1,8 +1,8 @@
 import type { ReactNode } from 'react'
 import type { Message } from '../../api/client'
+import { CopyButton } from '../../components/CopyButton'
 import { DataTable, type Column } from '../../components/DataTable'
 import { Empty } from '../../components/Empty'
-import { Identifier } from '../../components/Identifier'
 import { Panel } from '../../components/Panel'
 import { SearchBox } from '../../components/SearchBox'
 import { Tag } from '../../components/Tag'
@@ -14,8 +14,13 @@ type Setting = Message<'SettingInfo'>
 const COLUMNS: readonly Column<Setting>[] = [
   {
     id: 'name',
-    header: 'Variable',
-    cell: (setting) => <Identifier value={variableOf(setting)} label={`variable of ${setting.name}`} />,
+    header: 'Setting',
+    cell: (setting) => (
+      <span className={styles.name}>
+        <code title={variableOf(setting)}>{setting.name}</code>
+        <CopyButton text={variableOf(setting)} label={`variable of ${setting.name}`} />
+      </span>
+    ),
   },
   {
     id: 'value',
@@ -38,6 +43,10 @@ export function SettingsPanel({ settings, search, onSearch }: SettingsPanelProps
   return (
     <Panel title={`Settings (${found.length} of ${settings.length})`}>
       <div className={styles.stack}>
+        <p className={styles.soft}>
+          A setting is the variable <code>SHARDKEEP_SERVICE_</code> and its name in capitals; the button copies it. Of
+          secrets only whether they are set is shown.
+        </p>
         <div className={styles.search}>
           <SearchBox label="Search settings" value={search} onSearch={onSearch} placeholder="scrub, lease, s3…" />
         </div>

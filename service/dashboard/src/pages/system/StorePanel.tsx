@@ -41,7 +41,11 @@ export function StorePanel({ store }: { store: Message<'StoreInfo'> }): ReactNod
           columns={COLUMNS}
           rows={store.abilities}
           rowKey={({ name }) => name}
-          empty={<Empty title="No ability was probed" command="shardkeep-service doctor" />}
+          empty={
+            <Empty title="A directory needs no probing to be used" command="shardkeep-service doctor">
+              To try its durability, its free space and its file system all the same:
+            </Empty>
+          }
         />
       </div>
     </Panel>
