@@ -48,6 +48,8 @@ export function makeRouter(queryClient: QueryClient) {
     defaultErrorComponent: PageFault,
     scrollRestoration: true,
     trailingSlash: 'never',
+    // What a page does not know in the address is gone, and does not come back from the parent route.
+    search: { strict: true },
   })
   signedOut.handle = () => {
     csrf.forget()
