@@ -45,6 +45,7 @@ function Form({ onMade, onClose }: FormProps): ReactNode {
   return (
     <Dialog title="Create a token" onClose={onClose}>
       <form
+        noValidate // what is wrong is said beside each field
         className={styles.form}
         onSubmit={(event) => {
           event.preventDefault()

@@ -31,6 +31,7 @@ export function CreateProjectDialog({ onClose }: { onClose: () => void }): React
   return (
     <Dialog title="Create a project" onClose={onClose}>
       <form
+        noValidate // what is wrong is said beside each field
         className={styles.form}
         onSubmit={(event) => {
           event.preventDefault()
