@@ -126,7 +126,7 @@ def decode_manifest(data: Buffer) -> Manifest:
 
 
 def decode_manifest_values(data: Buffer) -> tuple[ValueRecord, ...]:
-    """Only the values of a stored manifest, sorted by path, without looking at its slices. Errors as above."""
+    """Only the values of a manifest that was checked whole when it arrived, without looking at its slices."""
     container = Container(data, magic=MANIFEST_MAGIC, section_count=1, max_raw_bytes=MAX_MANIFEST_RAW_BYTES)
     return _load_values(decode_map(_DECODER, container.section(0), "manifest"))
 

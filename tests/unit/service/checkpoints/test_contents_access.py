@@ -8,6 +8,7 @@ import pytest
 
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
+from shardkeep_service.checkpoints.turns import Turns
 from shardkeep_service.garbage_collection.collector import steps
 from tests.unit.service.access.holders import first_admin
 from tests.unit.service.databases import BOTH_DATABASES
@@ -64,7 +65,7 @@ def test_of_a_deleted_or_purged_one_nothing_is_told_but_its_ranks(training: Trai
 
 
 @pytest.mark.parametrize("odd", ["..", "../x", "%2e%2e%2f", "a/b", "a\\b", "nul\x00", "x" * 3000, "é", "' OR 1=1"])
-def test_an_odd_id_is_an_unknown_checkpoint(training: Training, odd: str) -> None:
+def test_E186_an_odd_id_is_an_unknown_checkpoint(training: Training, odd: str) -> None:
     saved = training.save(training.start(1), save=1, step=1, world_size=1)
 
     for template in (*READING, routes.RANKS):
@@ -73,6 +74,20 @@ def test_an_odd_id_is_an_unknown_checkpoint(training: Training, odd: str) -> Non
     for one, two in ((saved, odd), (odd, saved)):
         path = routes.path(routes.DIFFERENCES, checkpoint=one, other=two)
         assert training.service.send("GET", path).status in (400, 404)
+
+
+def test_what_reads_much_is_refused_while_many_ask(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = training.save(training.start(), save=1, step=1)
+    turns = Turns(limit=1, waiting=0)
+    monkeypatch.setattr(training.service.control, "turns", turns)
+
+    for template in (routes.VALUES, routes.DIFFERENCES, routes.IMPACT):
+        with turns.turn():
+            problem = training.service.refused("busy", "GET", _path(template, saved))
+        assert (problem["status"], problem["retryable"]) == (503, True)
+        assert training.service.send("GET", _path(template, saved)).is_success
+    with turns.turn():  # what was compared already is told all the same
+        assert training.service.send("GET", _path(routes.DIFFERENCES, saved)).is_success
 
 
 def test_tensors_are_found_by_any_part_of_a_name_in_any_case(training: Training) -> None:

@@ -79,7 +79,7 @@ def test_segments_are_counted_and_a_slice_in_many_chunks_lists_the_first(trainin
     assert len(item["chunks"]) <= LISTED_CHUNKS
 
 
-def test_a_name_is_looked_up_exactly_and_is_no_path(training: Training) -> None:
+def test_E186_a_name_is_looked_up_exactly_and_is_no_path(training: Training) -> None:
     name = join_name(("model", "a.b"))
     packed = [pack([Part(name, (1, 4), 0, np.ones((1, 4), np.float32))], rank=0, world_size=1, step=1)]
     saved = training.save(training.start(1), save=1, step=1, world_size=1, packed=packed)
