@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Table, insert
+from sqlalchemy import Table, insert, text
 from sqlalchemy.orm import Session
 
 from shardkeep.protocol.messages import CheckpointState
@@ -96,6 +96,8 @@ def fill(
             catalogue = filler.plan(runs=runs, checkpoints=checkpoints, projects=projects)
             filler.add_access(tokens=tokens, audit_entries=audit_entries)
             _write(session, filler.rows)
+            if not opened.is_sqlite:
+                session.execute(text("ANALYZE"))  # as the server itself would before long
     finally:
         opened.close()
     return catalogue

@@ -133,5 +133,5 @@ def _on_line_of(session: Session, query: _Query, run_id: str, *, wanted: bool) -
     head = heads_of(session, [run_id]).get(run_id)
     if head is None:
         return query.where(false()) if wanted else query
-    standing = ids_on_line(head)
+    standing = ids_on_line(run_id, head)
     return query.where(Checkpoint.id.in_(standing) if wanted else Checkpoint.id.not_in(standing))

@@ -69,15 +69,15 @@ def on_line(line: CTE, checkpoint: type[Checkpoint] = Checkpoint) -> ColumnEleme
     )
 
 
-def ids_on_line(head: str) -> Select[str]:
-    """The query of the ids of all that stands on one line.
+def ids_on_line(run_id: str, head: str) -> Select[str]:
+    """The query of the ids of all that stands on the line of a run.
 
     It depends on nothing around it, so that it is run once: asked of each checkpoint anew, a line of 500 attempts took
     minutes.
     """
     standing = aliased(Checkpoint)
     line = line_query([head])
-    return select(standing.id).join(line, on_line(line, standing))
+    return select(standing.id).join(line, on_line(line, standing)).where(standing.run_id == run_id)
 
 
 def load_lines(session: Session, heads: Sequence[str]) -> dict[str, Line]:
