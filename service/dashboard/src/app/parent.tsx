@@ -1,8 +1,7 @@
 import type { QueryClient } from '@tanstack/react-query'
 import { createRootRouteWithContext, createRoute, redirect } from '@tanstack/react-router'
 import { signedInQuery } from '../api/signIn'
-import { PageFault } from './PageFault'
-import { NoSuchPage } from './NoSuchPage'
+import { BareFault, BareNoSuchPage } from './Bare'
 import { Shell } from './Shell'
 
 export interface AppContext {
@@ -10,8 +9,8 @@ export interface AppContext {
 }
 
 export const rootRoute = createRootRouteWithContext<AppContext>()({
-  errorComponent: PageFault,
-  notFoundComponent: NoSuchPage,
+  errorComponent: BareFault,
+  notFoundComponent: BareNoSuchPage,
 })
 
 /** The parent of every page but the sign-in page: it asks who is signed in first, and sends strangers to sign in. */

@@ -26,18 +26,20 @@ export interface DataTableProps<Row> {
   onSort?: (sort: Sort) => void
   /** Shown in place of the rows when there are none. */
   empty: ReactNode
+  /** Scrolls within itself where it is tall, below a header that stays. */
+  limited?: boolean
   /** The key of the row that is shown elsewhere on the page. */
   selected?: string
 }
 
 /** A table that scrolls sideways on narrow screens; the keys j and k move the focus by rows, Enter opens one. */
 export function DataTable<Row>(props: DataTableProps<Row>): ReactNode {
-  const { caption, columns, rows, rowKey, sort, onSort, empty, selected } = props
+  const { caption, columns, rows, rowKey, sort, onSort, empty, limited = false, selected } = props
   const id = useId()
   const naming = Math.max(0, columns.findIndex((column) => column.names === true))
   return (
     <div className={styles.box}>
-      <div role="region" aria-labelledby={id} tabIndex={0} className={styles.region}>
+      <div role="region" aria-labelledby={id} tabIndex={0} className={classes(styles.region, limited && styles.limited)}>
         <table className={styles.table}>
           <caption id={id} className="visually-hidden">
             {caption}

@@ -20,7 +20,9 @@ export function Dialog({ title, onClose, children, actions }: DialogProps): Reac
     dialog?.showModal()
     return () => {
       dialog?.close()
-      if (before instanceof HTMLElement && before.isConnected) before.focus()
+      const back = before instanceof HTMLElement && before.isConnected ? before : null
+      // What opened it may be gone, as a row that was deleted is.
+      ;(back ?? document.querySelector<HTMLElement>('main h1'))?.focus()
     }
   }, [])
   return (

@@ -1,4 +1,4 @@
-import { useId, type HTMLInputAutoCompleteAttribute, type ReactNode } from 'react'
+import { useId, type HTMLInputAutoCompleteAttribute, type ReactNode, type Ref } from 'react'
 import styles from './Field.module.css'
 
 export interface TextFieldProps {
@@ -19,6 +19,7 @@ export interface TextFieldProps {
   step?: number | 'any'
   /** Values to choose from, besides what is typed. */
   suggestions?: readonly string[]
+  ref?: Ref<HTMLInputElement>
 }
 
 export function TextField(props: TextFieldProps): ReactNode {

@@ -4,14 +4,12 @@ import { TableAlternative } from '../../charts/TableAlternative'
 import { Bytes } from '../../components/Bytes'
 import { DataTable, type Column } from '../../components/DataTable'
 import { Panel } from '../../components/Panel'
-import { When } from '../../components/When'
 import { humanBytes } from '../../format/bytes'
+import { absoluteTime } from '../../format/times'
 import { GrowthChart } from './GrowthChart'
 import styles from './OverviewPage.module.css'
 import type { Window } from './search'
-import { growth, merged, sum, type Stretch } from './stretches'
-
-const MOST_ROWS = 30
+import { growth, sum, type Stretch } from './stretches'
 
 export interface GrowthPanelProps {
   overview: Message<'OverviewInfo'>
@@ -19,7 +17,7 @@ export interface GrowthPanelProps {
 }
 
 const COLUMNS: readonly Column<Stretch>[] = [
-  { id: 'start', header: 'From', cell: ({ start }) => <When time={start} absolute /> },
+  { id: 'start', header: 'From', cell: ({ start }) => absoluteTime(new Date(start)) },
   { id: 'raw', header: 'Logical', align: 'end', cell: (row) => <Bytes value={row.raw_bytes} /> },
   { id: 'new', header: 'Stored', align: 'end', cell: (row) => <Bytes value={row.new_bytes} /> },
 ]
@@ -38,9 +36,10 @@ export function GrowthPanel({ overview, window }: GrowthPanelProps): ReactNode {
           <DataTable
             caption="What commits brought"
             columns={COLUMNS}
-            rows={merged(overview.saves, MOST_ROWS).saves.reverse()}
+            rows={overview.saves.filter(({ raw_bytes: brought }) => brought > 0).reverse()}
             rowKey={({ start }) => start}
-            empty={null}
+            empty={<p className={styles.none}>Nothing was committed in this window.</p>}
+            limited
           />
         </TableAlternative>
       </div>

@@ -5,9 +5,9 @@ import { TableAlternative } from '../../charts/TableAlternative'
 import { useWidth } from '../../charts/useWidth'
 import { DataTable, type Column } from '../../components/DataTable'
 import { Panel } from '../../components/Panel'
-import { When } from '../../components/When'
 import { humanDuration } from '../../format/durations'
 import { count, counted } from '../../format/numbers'
+import { absoluteTime } from '../../format/times'
 import styles from './OverviewPage.module.css'
 import { SaveCountBars } from './SaveCountBars'
 import type { Window } from './search'
@@ -22,7 +22,7 @@ export interface SavesPanelProps {
 }
 
 const COLUMNS: readonly Column<Stretch>[] = [
-  { id: 'start', header: 'From', cell: ({ start }) => <When time={start} absolute /> },
+  { id: 'start', header: 'From', cell: ({ start }) => absoluteTime(new Date(start)) },
   { id: 'committed', header: 'Committed', align: 'end', cell: ({ committed }) => count(committed) },
   { id: 'aborted', header: 'Failed', align: 'end', cell: ({ aborted }) => count(aborted) },
 ]
@@ -31,7 +31,8 @@ const COLUMNS: readonly Column<Stretch>[] = [
 export function SavesPanel({ overview, window }: SavesPanelProps): ReactNode {
   const [measure, width] = useWidth()
   const { committed, aborted } = sum(overview.saves)
-  const { saves, each } = merged(overview.saves, Math.max(1, Math.floor(width / LEAST_BAR)))
+  // As many bars as there is room for, none of them for less than an hour.
+  const { saves, each } = merged(overview.saves, Math.min(window.hours, Math.floor(width / LEAST_BAR)))
   const stretch = each * overview.stretch_seconds
   return (
     <Panel title={stretch === 3600 ? 'Saves per hour' : `Saves per ${humanDuration(stretch)}`}>
@@ -45,9 +46,10 @@ export function SavesPanel({ overview, window }: SavesPanelProps): ReactNode {
           <DataTable
             caption={`Saves, each row ${humanDuration(stretch)}`}
             columns={COLUMNS}
-            rows={saves.toReversed()}
+            rows={saves.filter(({ committed, aborted }) => committed + aborted > 0).reverse()}
             rowKey={({ start }) => start}
-            empty={null}
+            empty={<p className={styles.none}>Nothing was saved in this window.</p>}
+            limited
           />
         </TableAlternative>
       </div>

@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
-import { useEffect, useState, type ReactNode } from 'react'
+import { useEffect, useRef, useState, type ReactNode } from 'react'
 import { signedInQuery, signIn } from '../../api/signIn'
 import { Button } from '../../components/Button'
 import { Icon } from '../../components/Icon'
@@ -18,8 +18,10 @@ export function SignInPage(): ReactNode {
   const [token, setToken] = useState('')
   const [pending, setPending] = useState(false)
   const [error, setError] = useState<unknown>(null)
+  const field = useRef<HTMLInputElement>(null)
   useEffect(() => {
     document.title = 'Sign in · Shardkeep'
+    field.current?.focus()
   }, [])
 
   const enter = async (): Promise<void> => {
@@ -50,6 +52,7 @@ export function SignInPage(): ReactNode {
           }}
         >
           <TextField
+            ref={field}
             label="Token"
             type="password"
             value={token}
