@@ -88,7 +88,7 @@ function putPolicy({ project, run }: Place, body: Message<'RetentionRules'>): Pr
 function changed(policy: Message<'RetentionPolicyInfo'> | null): Problem {
   const detail =
     policy === null
-      ? 'The policy was removed since you began to edit it. Nothing was saved.'
-      : `${policy.set_by} has set another policy since you began to edit it. Nothing was saved.`
+      ? 'The policy was removed since you began to edit it. Nothing was saved: discard your edits to begin with what is in force.'
+      : `${policy.set_by} has set another policy since you began to edit it. Nothing was saved: discard your edits to begin with that one.`
   return new Problem('version_changed', 'Changed meanwhile', detail, 412, null, false)
 }

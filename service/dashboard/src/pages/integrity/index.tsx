@@ -5,7 +5,6 @@ import { findingsQuery } from '../../api/integrity'
 import { integrityQuery, overviewQuery } from '../../api/overview'
 import { shellRoute } from '../../app/parent'
 import { given, oneOfParam, textParam } from '../../app/searchParams'
-import { Guarded } from '../../components/Guarded'
 import { Loaded } from '../../components/Loaded'
 import { Page } from '../../components/Page'
 import { Pager } from '../../components/Pager'
@@ -63,7 +62,7 @@ function Findings(): ReactNode {
       selected={show}
       onSelect={(next) => void navigate({ search: given({ show: next === 'open' ? undefined : next }) })}
     >
-      <Guarded query={findings} scope="read">
+      <Loaded query={findings}>
         {({ items, next_cursor }) => (
           <>
             <FindingsTable findings={items} resolved={show === 'resolved'} />
@@ -75,7 +74,7 @@ function Findings(): ReactNode {
             />
           </>
         )}
-      </Guarded>
+      </Loaded>
     </Tabs>
   )
 }

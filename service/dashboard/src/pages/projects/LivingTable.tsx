@@ -27,7 +27,7 @@ const FACTS: readonly Column<Project>[] = [
   { id: 'runs', header: 'Runs', align: 'end', cell: ({ runs }) => count(runs) },
   {
     id: 'checkpoints',
-    header: 'Committed checkpoints',
+    header: 'Checkpoints',
     align: 'end',
     cell: ({ committed_checkpoints }) => count(committed_checkpoints),
   },

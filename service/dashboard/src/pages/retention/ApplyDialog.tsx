@@ -28,7 +28,7 @@ export function ApplyDialog({ place, onApplied, onClose }: ApplyDialogProps): Re
   return (
     <ConfirmDialog
       title={`Apply retention to ${placeText(place)} now?`}
-      typeToConfirm={placeText(place)}
+      {...(nothing === undefined ? { typeToConfirm: placeText(place) } : {})}
       confirmLabel="Delete what is not kept"
       reason={impact.data === undefined || impact.isFetching ? 'What would be deleted is not known yet.' : nothing}
       onConfirm={async () => {

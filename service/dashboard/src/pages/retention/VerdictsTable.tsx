@@ -28,7 +28,7 @@ export function VerdictsTable({ verdicts, place, applied }: VerdictsTableProps):
       id: 'checkpoint',
       header: 'Checkpoint',
       cell: ({ checkpoint_id: checkpoint }) => (
-        <Link to="/checkpoints/$checkpoint" params={{ checkpoint }} title={checkpoint}>
+        <Link to="/checkpoints/$checkpoint" params={{ checkpoint }} title={checkpoint} className={styles.checkpoint}>
           <code>{checkpoint.slice(0, SHORT)}…</code>
         </Link>
       ),
