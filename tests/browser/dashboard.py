@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -59,12 +60,12 @@ class Dashboard:
         answer = self.context.request.post("/v1/sign-in", data={"token": token}, headers={"origin": self.url})
         assert answer.ok, f"{answer.status}: {answer.text()}"
 
-    def open(self, path: str = "/", *, heading: str | None = None) -> Page:
+    def open(self, path: str = "/", *, heading: str | re.Pattern[str] | None = None) -> Page:
         """The page at `path` below /ui, once it shows its heading and waits for nothing."""
         self.page.goto(f"/ui{path}")
         return self.settled(heading=heading)
 
-    def settled(self, *, heading: str | None = None) -> Page:
+    def settled(self, *, heading: str | re.Pattern[str] | None = None) -> Page:
         """The page, once it shows its (or this) heading and waits for nothing."""
         title = self.page.get_by_role("heading", level=1)
         expect(title).to_be_visible(timeout=WAIT_MILLISECONDS)
