@@ -12,12 +12,13 @@ const LABEL_WIDTH = 84
 
 export interface SaveCountBarsProps {
   saves: readonly Stretch[]
-  stretchSeconds: number
+  /** How much time they cover. */
+  spanSeconds: number
   width: number
 }
 
 /** One bar a stretch of time: what was committed below, what failed hatched on top of it. */
-export function SaveCountBars({ saves, stretchSeconds, width }: SaveCountBarsProps): ReactNode {
+export function SaveCountBars({ saves, spanSeconds, width }: SaveCountBarsProps): ReactNode {
   const hatch = useId()
   const [pointed, setPointed] = useState<Stretch | null>(null)
   const ticks = countTicks(Math.max(0, ...saves.map(({ committed, aborted }) => committed + aborted)))
@@ -74,7 +75,7 @@ export function SaveCountBars({ saves, stretchSeconds, width }: SaveCountBarsPro
             index % stride === 0 &&
             LEFT + index * step + LABEL_WIDTH <= width && (
               <text key={stretch.start} x={LEFT + index * step} y={HEIGHT - 5} className={styles.label}>
-                {shortTime(new Date(stretch.start), stretchSeconds * saves.length)}
+                {shortTime(new Date(stretch.start), spanSeconds)}
               </text>
             ),
         )}

@@ -11,10 +11,11 @@ import { absoluteTime } from '../../format/times'
 import styles from './OverviewPage.module.css'
 import { SaveCountBars } from './SaveCountBars'
 import type { Window } from './search'
-import { merged, sum, type Stretch } from './stretches'
+import { barSeconds, merged, sum, type Stretch } from './stretches'
 
 /** The least that a bar and its gap take, in pixels. */
 const LEAST_BAR = 9
+const NAMES: Record<number, string> = { 3600: 'hour', 86_400: 'day' }
 
 export interface SavesPanelProps {
   overview: Message<'OverviewInfo'>
@@ -31,20 +32,19 @@ const COLUMNS: readonly Column<Stretch>[] = [
 export function SavesPanel({ overview, window }: SavesPanelProps): ReactNode {
   const [measure, width] = useWidth()
   const { committed, aborted } = sum(overview.saves)
-  // As many bars as there is room for, none of them for less than an hour.
-  const { saves, each } = merged(overview.saves, Math.min(window.hours, Math.floor(width / LEAST_BAR)))
-  const stretch = each * overview.stretch_seconds
+  const seconds = barSeconds(window.hours, Math.floor(width / LEAST_BAR))
+  const saves = merged(overview.saves, seconds)
   return (
-    <Panel title={stretch === 3600 ? 'Saves per hour' : `Saves per ${humanDuration(stretch)}`}>
+    <Panel title={`Saves per ${NAMES[seconds] ?? humanDuration(seconds)}`}>
       <div ref={measure} className={styles.stack}>
         <p>
           {window.label}: {counted(committed, 'save')} committed, {count(aborted)} failed.{' '}
           <Link to="/saves">Saves in progress</Link>
         </p>
-        {width > 0 && <SaveCountBars saves={saves} stretchSeconds={stretch} width={width} />}
+        {width > 0 && <SaveCountBars saves={saves} spanSeconds={window.hours * 3600} width={width} />}
         <TableAlternative>
           <DataTable
-            caption={`Saves, each row ${humanDuration(stretch)}`}
+            caption={`Saves by ${NAMES[seconds] ?? humanDuration(seconds)}`}
             columns={COLUMNS}
             rows={saves.filter(({ committed, aborted }) => committed + aborted > 0).reverse()}
             rowKey={({ start }) => start}

@@ -2,14 +2,25 @@ import type { Message } from '../../api/client'
 
 export type Stretch = Message<'SavesInTime'>
 
-/** The same saves in no more than `most` stretches, by adding up neighbours; from the newest, so that it stays whole. */
-export function merged(saves: readonly Stretch[], most: number): { saves: Stretch[]; each: number } {
-  const each = Math.max(1, Math.ceil(saves.length / Math.max(1, most)))
-  const all: Stretch[] = []
-  for (let end = saves.length; end > 0; end -= each) {
-    all.unshift(sum(saves.slice(Math.max(0, end - each), end)))
+const HOUR = 3600
+/** Hours that a bar may stand for. */
+const SIZES = [1, 2, 3, 4, 6, 12, 24, 48, 72, 168]
+
+/** How many seconds a bar stands for when there is room for so many: whole hours, as few as fit. */
+export function barSeconds(windowHours: number, room: number): number {
+  // One more than the window holds, since it begins within one.
+  const hours = SIZES.find((size) => windowHours / size + 1 <= room) ?? 168
+  return hours * HOUR
+}
+
+/** The same saves in longer stretches, which begin at whole multiples of them; the first may be cut by the window. */
+export function merged(saves: readonly Stretch[], seconds: number): Stretch[] {
+  const groups = new Map<number, Stretch[]>()
+  for (const stretch of saves) {
+    const group = Math.floor(Date.parse(stretch.start) / 1000 / seconds)
+    groups.set(group, [...(groups.get(group) ?? []), stretch])
   }
-  return { saves: all, each }
+  return Array.from(groups.values(), sum)
 }
 
 /** What all of them have together; begins when the first does. */
