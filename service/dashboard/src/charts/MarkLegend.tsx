@@ -1,10 +1,10 @@
 import type { ReactNode } from 'react'
 import type { Message } from '../api/client'
 import { Mark, type MarkedCheckpoint } from './Mark'
-import { STATES } from './marks'
+import { isOffLine, STATES } from './marks'
 import figure from './Figure.module.css'
 
-const PLAIN: MarkedCheckpoint = { state: 'committed', pinned: false, quarantined: false, on_line: true }
+const PLAIN: MarkedCheckpoint = { state: 'committed', pinned: false, quarantined: false, on_line: true, sequence: 1 }
 
 /** What the marks mean, of those that are there, and how many of each there are. */
 export function MarkLegend({ checkpoints }: { checkpoints: readonly Message<'CheckpointSummary'>[] }): ReactNode {
@@ -23,7 +23,7 @@ export function MarkLegend({ checkpoints }: { checkpoints: readonly Message<'Che
     {
       text: 'off the line',
       look: { ...PLAIN, on_line: false },
-      count: checkpoints.filter((checkpoint) => !checkpoint.on_line).length,
+      count: checkpoints.filter(isOffLine).length,
     },
   ].filter(({ count }) => count > 0)
   return (

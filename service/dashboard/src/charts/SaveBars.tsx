@@ -16,7 +16,7 @@ import { useWidth } from './useWidth'
 
 const LABELS = 72
 const PLOT = 96
-const HEAD = 24
+const HEAD = 38
 const AXIS = 22
 const LEAST_SLOT = 8
 const MOST_BAR = 22
@@ -99,7 +99,7 @@ export function SaveBars({ points }: { points: readonly SavePoint[] }): ReactNod
 function Ticks({ row, top }: { row: Row; top: number }): ReactNode {
   return (
     <g>
-      <text y={top - 10} className={classes(figure.label, figure.strong)}>
+      <text y={top - 14} className={classes(figure.label, figure.strong)}>
         {row.title}
       </text>
       {row.axis.ticks.map((tick) => (
@@ -190,7 +190,7 @@ function rowsOf(points: readonly SavePoint[]): Row[] {
       whole: ({ rawBytes }) => rawBytes,
     },
     { title: 'Duration', axis: secondAxis(largest(({ seconds }) => seconds), 3), tick: humanDuration, value: ({ seconds }) => seconds },
-    { title: 'State saved a second', axis: byteAxis(largest(throughput), 3), tick: (value) => humanRate(value, 1), value: throughput },
+    { title: 'Throughput', axis: byteAxis(largest(throughput), 3), tick: (value) => humanRate(value, 1), value: throughput },
   ]
 }
 

@@ -3,13 +3,13 @@ import { ratio } from '../format/numbers'
 import { rankList, rankRange } from '../format/ranks'
 import type { Band, Cell, HeatMap } from './rankTimes'
 
-/** What a cell of the map says: `Step 200, attempt 1, rank 3: 9 s, 1.8× the median of 5 s`. */
+/** What a cell of the map says: `Step 200, committed, rank 3: 9 s, 1.8× the median of 5 s`. */
 export function describeCell(map: HeatMap, at: { band: number; save: number }): string {
   const save = map.saves[at.save]
   const band = map.bands[at.band]
   const cell = map.cells[at.band]?.[at.save]
   if (save === undefined || band === undefined || cell === undefined) return ''
-  const where = `Step ${save.step.toLocaleString('en')}, attempt ${save.number}, ${save.state}, ${bandName(band)}`
+  const where = `Step ${save.step.toLocaleString('en')}, ${save.state}, ${bandName(band)}`
   return `${where}: ${outcome(cell, band, map.medians[at.save] ?? null)}`
 }
 

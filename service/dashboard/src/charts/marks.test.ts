@@ -7,6 +7,12 @@ test('no two states have the same shape', () => {
   expect(new Set(STATES.map((state) => shapeOf(state).shape)).size).toBe(STATES.length)
 })
 
+test('what was never committed is not called off the line', () => {
+  expect(describeMark(checkpoint({ state: 'aborted', sequence: null, on_line: false }))).toBe(
+    'Step 100, aborted, attempt 1',
+  )
+})
+
 test('a mark says in words whatever it shows', () => {
   const marked = checkpoint({
     step: 1200,

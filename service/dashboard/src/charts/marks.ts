@@ -26,11 +26,16 @@ export function describeMark(checkpoint: Checkpoint): string {
   return parts.join(', ')
 }
 
+/** Whether it was committed and is no longer what the current attempt continues; what never was is on no line. */
+export function isOffLine({ on_line, sequence }: Pick<Checkpoint, 'on_line' | 'sequence'>): boolean {
+  return sequence !== null && !on_line
+}
+
 /** What a checkpoint is beside its state. */
 export function flagsOf(checkpoint: Checkpoint): string[] {
   return [
     ...(checkpoint.pinned ? ['pinned'] : []),
     ...(checkpoint.quarantined ? ['quarantined'] : []),
-    ...(checkpoint.on_line ? [] : ['off the line']),
+    ...(isOffLine(checkpoint) ? ['off the line'] : []),
   ]
 }

@@ -18,7 +18,13 @@ export function CheckpointFigures({ checkpoint }: { checkpoint: Message<'Checkpo
       <Stat
         name="State"
         value={<StateBadge state={checkpoint.state} />}
-        note={flags.length === 0 ? 'on the line' : flags.join(', ')}
+        note={
+          <>
+            {checkpoint.committed_at === null ? 'opened ' : 'committed '}
+            <When time={checkpoint.committed_at ?? checkpoint.opened_at} />
+            {flags.length > 0 && `, ${flags.join(', ')}`}
+          </>
+        }
       />
       <Stat
         name="Step"
@@ -35,10 +41,6 @@ export function CheckpointFigures({ checkpoint }: { checkpoint: Message<'Checkpo
         note={missing(checkpoint)}
       />
       <Stat name="Holds" value={<Bytes value={checkpoint.raw_bytes} />} note={<>brought <Bytes value={checkpoint.new_bytes} /></>} />
-      <Stat
-        name={checkpoint.committed_at === null ? 'Opened' : 'Committed'}
-        value={<When time={checkpoint.committed_at ?? checkpoint.opened_at} />}
-      />
     </Stats>
   )
 }

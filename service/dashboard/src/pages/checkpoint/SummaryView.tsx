@@ -32,17 +32,20 @@ export function SummaryView({ checkpoint }: { checkpoint: Checkpoint }): ReactNo
       <Panel title="Size and time">
         <Facts facts={sizes(checkpoint)} />
       </Panel>
-      <Panel title="Metrics" flush>
-        <Metrics checkpoint={checkpoint} />
-      </Panel>
-      {checkpoint.report !== null && <ReportPanel report={checkpoint.report} />}
-      <Panel title="Environment of rank 0">
-        {environment.length === 0 ? (
-          <Empty title="Nothing was told about it" />
-        ) : (
-          <Facts facts={environment.map(([name, value]) => ({ name, value: plainText(value) }))} />
-        )}
-      </Panel>
+      {checkpoint.sequence !== null && (
+        <>
+          <h2>Metrics</h2>
+          <Metrics checkpoint={checkpoint} />
+          {checkpoint.report !== null && <ReportPanel report={checkpoint.report} />}
+          <Panel title="Environment of rank 0">
+            {environment.length === 0 ? (
+              <Empty title="Nothing was told about it" />
+            ) : (
+              <Facts facts={environment.map(([name, value]) => ({ name, value: plainText(value) }))} />
+            )}
+          </Panel>
+        </>
+      )}
     </div>
   )
 }
@@ -86,7 +89,7 @@ function identity(checkpoint: Checkpoint): { name: string; value: ReactNode }[] 
     { name: 'Attempt', value: <>{checkpoint.attempt_number}, <Identifier value={checkpoint.attempt_id} label="attempt id" short /></> },
     { name: 'Save', value: `number ${count(checkpoint.save)} of the attempt` },
     { name: 'Sequence', value: checkpoint.sequence === null ? 'never committed' : count(checkpoint.sequence) },
-    { name: 'Line', value: checkpoint.on_line ? 'on the line of the current attempt' : 'off the line' },
+    { name: 'Line', value: lineOf(checkpoint) },
     ...(checkpoint.pinned ? [{ name: 'Pinned', value: checkpoint.pin_reason === null || checkpoint.pin_reason === '' ? 'yes, no reason given' : checkpoint.pin_reason }] : []),
     ...(checkpoint.deleted_at === null
       ? []
@@ -98,7 +101,13 @@ function identity(checkpoint: Checkpoint): { name: string; value: ReactNode }[] 
   ]
 }
 
+function lineOf(checkpoint: Checkpoint): string {
+  if (checkpoint.sequence === null) return 'on none: it was never committed'
+  return checkpoint.on_line ? 'on the line of the current attempt' : 'off the line of the current attempt'
+}
+
 function sizes(checkpoint: Checkpoint): { name: string; value: ReactNode }[] {
+  if (checkpoint.sequence === null) return [{ name: 'Opened', value: <When time={checkpoint.opened_at} absolute /> }]
   const { raw_bytes: raw, stored_bytes: stored, new_bytes: brought } = checkpoint
   const seconds = secondsBetween(checkpoint.opened_at, checkpoint.committed_at)
   return [

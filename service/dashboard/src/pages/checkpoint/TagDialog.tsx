@@ -57,7 +57,7 @@ export function TagList({ checkpoint, refused }: TagListProps): ReactNode {
             <Tag tone="accent">{tag}</Tag>
             <Button
               kind="quiet"
-              label={`Take the tag ${tag} away`}
+              label={`Untag ${tag}`}
               reason={refused}
               pending={take.pending}
               onClick={() => {

@@ -63,7 +63,7 @@ export function TensorsView({ checkpoint, search, onChange }: ViewProps): ReactN
                         onChange({ tensor: name === tensor ? undefined : name, slices: undefined })
                       }}
                     >
-                      {name === tensor ? 'Hide slices' : 'Slices'}
+                      {name === tensor ? 'Hide' : 'Slices'}
                     </Button>
                   ),
                 },

@@ -49,10 +49,10 @@ function ChangeWord({ change }: { change: Change }): ReactNode {
 }
 
 function here({ change, dtype, shape }: Difference): ReactNode {
-  return change === 'removed' ? '–' : <code>{`${dtype} ${shapeText(shape)}`}</code>
+  return change === 'removed' ? '–' : <code className={styles.kind}>{`${dtype} ${shapeText(shape)}`}</code>
 }
 
 function there({ change, dtype, shape, other_dtype, other_shape }: Difference): ReactNode {
   if (change === 'added') return '–'
-  return <code>{`${other_dtype ?? dtype} ${shapeText(other_shape ?? shape)}`}</code>
+  return <code className={styles.kind}>{`${other_dtype ?? dtype} ${shapeText(other_shape ?? shape)}`}</code>
 }

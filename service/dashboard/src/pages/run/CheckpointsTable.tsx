@@ -15,7 +15,7 @@ import styles from './run.module.css'
 
 type Checkpoint = Message<'CheckpointSummary'>
 
-const MOST_METRICS = 2
+const MOST_METRICS = 1
 
 export function CheckpointsTable({ rows, empty }: { rows: readonly Checkpoint[]; empty: ReactNode }): ReactNode {
   return (
@@ -42,7 +42,7 @@ export function CheckpointsTable({ rows, empty }: { rows: readonly Checkpoint[];
         { id: 'raw', header: 'Holds', align: 'end', cell: ({ raw_bytes }) => <Bytes value={raw_bytes} /> },
         { id: 'new', header: 'Brought', align: 'end', cell: ({ new_bytes }) => <Bytes value={new_bytes} /> },
         { id: 'metrics', header: 'Metrics', cell: ({ metrics }) => metricsText(metrics) },
-        { id: 'id', header: 'Id', cell: ({ id }) => <Identifier value={id} label="checkpoint id" short /> },
+        { id: 'id', header: 'Id', cell: ({ id }) => <ShortId id={id} /> },
       ]}
     />
   )
@@ -73,4 +73,12 @@ function metricsText(metrics: Checkpoint['metrics']): string {
   const entries = Object.entries(metrics).filter(([name]) => !name.endsWith('@rank0'))
   const shown = entries.slice(0, MOST_METRICS).map(([name, value]) => `${name} ${metric(value)}`)
   return shown.length === 0 ? '–' : shown.join(', ') + (entries.length > MOST_METRICS ? ', …' : '')
+}
+
+function ShortId({ id }: { id: string }): ReactNode {
+  return (
+    <span className={styles.whole}>
+      <Identifier value={id} label="checkpoint id" short />
+    </span>
+  )
 }

@@ -30,9 +30,16 @@ export function RunFigures({ run, saving }: RunFiguresProps): ReactNode {
             </Link>
           )
         }
-        note={latest === null ? 'nothing is committed' : <When time={latest.committed_at} />}
+        note={
+          latest === null ? (
+            'nothing is committed'
+          ) : (
+            <>
+              <When time={latest.committed_at} />, holds <Bytes value={latest.raw_bytes} />
+            </>
+          )
+        }
       />
-      <Stat name="Holds" value={<Bytes value={latest?.raw_bytes ?? null} />} note="the last committed one" />
       <Stat
         name="Committed"
         value={count(run.committed_checkpoints)}
@@ -41,7 +48,7 @@ export function RunFigures({ run, saving }: RunFiguresProps): ReactNode {
       <Stat
         name="Attempts"
         value={count(run.attempts)}
-        note={latest === null ? undefined : `the last one committed was of attempt ${latest.attempt_number}`}
+        note={latest === null ? 'none has committed' : `number ${latest.attempt_number} committed last`}
       />
     </Stats>
   )

@@ -72,9 +72,10 @@ export function TimesView({ name, search, onChange }: ViewProps): ReactNode {
               />
             </Panel>
             {items.length > 0 && (
-              <Panel title="Ranks that are missing or slow" flush>
+              <>
+                <h2>Ranks that are missing or slow</h2>
                 <SlowestRanks saves={items} />
-              </Panel>
+              </>
             )}
           </>
         )}

@@ -42,18 +42,39 @@ export function SavesTable({ saves, samples, empty, selected, onSelect, onAbort 
       {...(selected === undefined ? {} : { selected })}
       columns={[
         { id: 'save', header: 'Save', cell: ({ checkpoint }) => <SaveName checkpoint={checkpoint} /> },
-        { id: 'state', header: 'State', cell: ({ checkpoint }) => <StateBadge state={checkpoint.state} /> },
-        { id: 'began', header: 'Began', cell: ({ checkpoint }) => <When time={checkpoint.opened_at} /> },
-        { id: 'ranks', header: 'Ranks arrived', align: 'end', cell: (save) => arrivals(save) },
+        {
+          id: 'state',
+          header: 'State',
+          cell: ({ checkpoint }) => (
+            <>
+              <StateBadge state={checkpoint.state} />
+              <div className={styles.soft}>
+                began <When time={checkpoint.opened_at} />
+              </div>
+            </>
+          ),
+        },
+        { id: 'ranks', header: 'Ranks', cell: (save) => <Arrivals save={save} /> },
         {
           id: 'progress',
-          header: 'Progress, against its parent',
+          header: 'Progress',
           cell: (save) => <Progress save={save} samples={samples[save.checkpoint.id] ?? []} />,
         },
-        { id: 'offered', header: 'Offered', align: 'end', cell: ({ offered_bytes }) => <Bytes value={offered_bytes} /> },
-        { id: 'present', header: 'Was there', align: 'end', cell: ({ present_bytes }) => <Bytes value={present_bytes} /> },
-        { id: 'rate', header: 'Sent a second', align: 'end', cell: ({ checkpoint }) => rateText(samples[checkpoint.id] ?? []) },
-        { id: 'idle', header: 'Longest silence', align: 'end', cell: ({ idle_seconds }) => <Silence seconds={idle_seconds} /> },
+        {
+          id: 'offered',
+          header: 'Offered',
+          align: 'end',
+          cell: ({ offered_bytes, present_bytes }) => (
+            <>
+              <Bytes value={offered_bytes} />
+              <div className={styles.soft}>
+                <Bytes value={present_bytes} /> was there
+              </div>
+            </>
+          ),
+        },
+        { id: 'rate', header: 'Rate', align: 'end', cell: ({ checkpoint }) => rateText(samples[checkpoint.id] ?? []) },
+        { id: 'idle', header: 'Silence', align: 'end', cell: ({ idle_seconds }) => <Silence seconds={idle_seconds} /> },
         {
           id: 'actions',
           header: 'Actions',
@@ -69,7 +90,7 @@ export function SavesTable({ saves, samples, empty, selected, onSelect, onAbort 
                     onSelect(shown ? undefined : checkpoint.id)
                   }}
                 >
-                  {shown ? 'Hide ranks' : 'Ranks'}
+                  {shown ? 'Hide' : 'Ranks'}
                 </Button>
                 <Button
                   kind="danger"
@@ -105,10 +126,15 @@ function SaveName({ checkpoint }: { checkpoint: Message<'CheckpointSummary'> }):
   )
 }
 
-function arrivals({ checkpoint, opened_ranks, arrived_ranks }: Save): string {
+function Arrivals({ save }: { save: Save }): ReactNode {
+  const { checkpoint, opened_ranks, arrived_ranks } = save
   const absent = checkpoint.world_size - opened_ranks
-  const all = `${count(arrived_ranks)} of ${count(checkpoint.world_size)}`
-  return absent > 0 ? `${all}, ${count(absent)} absent` : all
+  return (
+    <>
+      {count(arrived_ranks)} of {count(checkpoint.world_size)} arrived
+      {absent > 0 && <div className={styles.late}>{count(absent)} absent</div>}
+    </>
+  )
 }
 
 function Progress({ save, samples }: { save: Save; samples: readonly Sample[] }): ReactNode {
@@ -119,7 +145,7 @@ function Progress({ save, samples }: { save: Save; samples: readonly Sample[] })
   const left = rest === null ? '' : `, about ${humanDuration(rest)} left`
   return (
     <div className={styles.progress}>
-      <Meter label={`${percent(share)} of ${humanBytes(expected)}${left}`} value={share} max={1} text="" />
+      <Meter label={`${percent(share)} of its parent’s ${humanBytes(expected)}${left}`} value={share} max={1} text="" />
     </div>
   )
 }
@@ -127,9 +153,10 @@ function Progress({ save, samples }: { save: Save; samples: readonly Sample[] })
 function Silence({ seconds }: { seconds: number }): ReactNode {
   if (seconds < LATE_SECONDS) return <Duration seconds={seconds} />
   return (
-    <span className={styles.late}>
-      <Duration seconds={seconds} />, late
-    </span>
+    <div className={styles.late}>
+      <Duration seconds={seconds} />
+      <div>late</div>
+    </div>
   )
 }
 
