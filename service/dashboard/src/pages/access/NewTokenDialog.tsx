@@ -5,6 +5,7 @@ import { useRefusal } from '../../app/signedIn'
 import { Button } from '../../components/Button'
 import { Dialog } from '../../components/Dialog'
 import { useAction } from '../../components/useAction'
+import { useFaultFocus } from '../../components/useFaultFocus'
 import styles from './access.module.css'
 import { NEW_TOKEN, newTokenId, readTokenForm, type TokenFaults, type TokenForm, type TokenRequest } from './newToken'
 import { NewTokenFields } from './NewTokenFields'
@@ -27,6 +28,7 @@ function Form({ onMade, onClose }: FormProps): ReactNode {
   // The same wish under the same id: repeated after a lost answer it makes no second token.
   const [id, setId] = useState(newTokenId)
   const [faults, setFaults] = useState<TokenFaults>({})
+  const ref = useFaultFocus(faults)
   const make = useAction(
     async (request: TokenRequest): Promise<void> => {
       onMade(await (request.kind === 'job' ? mintJobToken(request.body) : createToken(request.body)))
@@ -45,6 +47,7 @@ function Form({ onMade, onClose }: FormProps): ReactNode {
   return (
     <Dialog title="Create a token" onClose={onClose}>
       <form
+        ref={ref}
         noValidate // what is wrong is said beside each field
         className={styles.form}
         onSubmit={(event) => {

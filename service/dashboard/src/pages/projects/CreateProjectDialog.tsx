@@ -5,22 +5,24 @@ import { Button } from '../../components/Button'
 import { Dialog } from '../../components/Dialog'
 import { TextField } from '../../components/TextField'
 import { useAction } from '../../components/useAction'
+import { useFaultFocus } from '../../components/useFaultFocus'
 import { isName, NAME_RULE } from '../../format/names'
 import styles from './projects.module.css'
 
 export function CreateProjectDialog({ onClose }: { onClose: () => void }): ReactNode {
   const [name, setName] = useState('')
-  const [error, setError] = useState<string | undefined>(undefined)
+  const [faults, setFaults] = useState<{ name?: string }>({})
+  const ref = useFaultFocus(faults)
   const create = useAction(createProject, {
     done: ({ name: made }) => `Project ${made} is there.`,
     invalidates: [PROJECTS_KEY],
   })
   const submit = async (): Promise<void> => {
     if (!isName(name)) {
-      setError(`A name is ${NAME_RULE}.`)
+      setFaults({ name: `A name is ${NAME_RULE}.` })
       return
     }
-    setError(undefined)
+    setFaults({})
     try {
       await create.run(name)
     } catch {
@@ -31,6 +33,7 @@ export function CreateProjectDialog({ onClose }: { onClose: () => void }): React
   return (
     <Dialog title="Create a project" onClose={onClose}>
       <form
+        ref={ref}
         noValidate // what is wrong is said beside each field
         className={styles.form}
         onSubmit={(event) => {
@@ -42,7 +45,7 @@ export function CreateProjectDialog({ onClose }: { onClose: () => void }): React
           label="Name"
           value={name}
           onChange={setName}
-          error={error}
+          error={faults.name}
           required
           hint="The unit of access, deduplication and retention. It stays as it is."
         />

@@ -5,6 +5,7 @@ import { useRefusal } from '../../app/signedIn'
 import { Button } from '../../components/Button'
 import { TextField } from '../../components/TextField'
 import { useAction } from '../../components/useAction'
+import { useFaultFocus } from '../../components/useFaultFocus'
 import { isBelowUse, quotaFormOf, readQuotaForm, type QuotaFaults } from './quotaForm'
 import styles from './projects.module.css'
 
@@ -13,6 +14,7 @@ export function QuotaFields({ quota }: { quota: Message<'QuotaInfo'> }): ReactNo
   const [form, setForm] = useState(quotaFormOf(quota))
   const [faults, setFaults] = useState<QuotaFaults>({})
   const refusal = useRefusal('admin', true)
+  const ref = useFaultFocus(faults)
   const set = useAction((limits: Message<'SetQuota'>) => setQuota(quota.project, limits), {
     done: `The quota of ${quota.project} is set.`,
     invalidates: [QUOTAS_KEY],
@@ -25,6 +27,7 @@ export function QuotaFields({ quota }: { quota: Message<'QuotaInfo'> }): ReactNo
   }
   return (
     <form
+      ref={ref}
       className={styles.form}
       onSubmit={(event) => {
         event.preventDefault()

@@ -6,6 +6,7 @@ import { Button } from '../../components/Button'
 import { Panel } from '../../components/Panel'
 import { Snippet } from '../../components/Snippet'
 import { useAction } from '../../components/useAction'
+import { useFaultFocus } from '../../components/useFaultFocus'
 import styles from './retention.module.css'
 import { RuleFields } from './RuleFields'
 import {
@@ -34,6 +35,7 @@ export function EditorPanel({ place, answer, tried, onTry }: EditorPanelProps): 
   const [form, setForm] = useState(() => (tried === undefined ? startingForm(answer) : formOf(tried)))
   const [faults, setFaults] = useState<Faults>({})
   const refusal = useRefusal('admin')
+  const ref = useFaultFocus(faults)
   const read = readForm(form)
   const touched = JSON.stringify(form) !== JSON.stringify(startingForm(base))
   if (base !== answer && !touched) {
@@ -71,6 +73,7 @@ export function EditorPanel({ place, answer, tried, onTry }: EditorPanelProps): 
       title={base.policy === null ? `Write a policy of ${placeText(place)}` : `Edit the policy of ${placeText(place)}`}
     >
       <form
+        ref={ref}
         className={styles.stack}
         onSubmit={(event) => {
           event.preventDefault()
