@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import shardkeep as sk
+from shardkeep.errors import SaveFailed
 from shardkeep.format.chunks import chunk_ref
 from shardkeep.format.regions import Region
 from shardkeep.format.segments import SliceKind
@@ -91,6 +93,21 @@ class Launch:
         for attempt in self._attempts:
             attempt.skip_save()
         return answer.checkpoint_id
+
+    def save_without_the_last_rank(self, step: int, reason: str) -> str:
+        """The id of a checkpoint that all ranks but the last have arrived at, and that is given up then."""
+        *arriving, absent = self._attempts
+        handles = [self._save_rank(attempt, step, {}) for attempt in arriving]
+        absent.skip_save()
+        checkpoint = handles[0].checkpoint_id
+        state, arrived = self._service.state(checkpoint), len(arriving)
+        while state.arrived < arrived:
+            state = self._service.state(checkpoint, known=state.state, arrived=state.arrived, wait_seconds=20)
+        self._service.abort(checkpoint, rank=0, reason=reason)
+        for handle in handles:
+            with suppress(SaveFailed):
+                handle.wait(_SAVE_SECONDS)
+        return checkpoint
 
     def close(self) -> None:
         """Lets go of the staging memory."""

@@ -48,7 +48,7 @@ def test_E191_E192_metrics_that_json_cannot_write_are_shown_and_read_back_as_the
 
 def test_ranks_are_listed_and_filtered(dashboard: Dashboard, served: Served) -> None:
     page = dashboard.open(f"/checkpoints/{served.filled.aborted}?view=ranks")
-    expect(row(page, "Ranks", "0")).to_contain_text("Sending")
+    expect(row(page, "Ranks", "0")).to_contain_text("Arrived")
     expect(row(page, "Ranks", "1")).to_contain_text("Absent")
     page.get_by_label("State", exact=True).select_option("absent")
     expect(row(page, "Ranks", "0")).to_have_count(0)
@@ -202,7 +202,7 @@ def test_E204_a_damaged_one_says_so_and_by_what(dashboard: Dashboard, served: Se
 
 def test_snippets_name_this_checkpoint(dashboard: Dashboard, served: Served) -> None:
     page = dashboard.open(f"/checkpoints/{served.filled.latest}?view=resume", heading=HEADING)
-    expect(page.get_by_label("training snippet")).to_contain_text(served.filled.latest)
+    expect(page.get_by_role("region", name="training snippet")).to_contain_text(served.filled.latest)
 
 
 @pytest.mark.parametrize("scope", ["read", "write"])
