@@ -175,6 +175,8 @@ def test_the_settings_that_compose_gives_can_be_read(files: Files, monkeypatch: 
                 patch.setenv("SHARDKEEP_SERVICE_S3_ADDRESSING_STYLE", "path")
                 patch.setenv("SHARDKEEP_SERVICE_S3_ENDPOINT_URL", "http://object-store:9000")
                 patch.setenv("SHARDKEEP_SERVICE_S3_PUBLIC_ENDPOINT_URL", "http://127.0.0.1:9000")
+            if "SHARDKEEP_SERVICE_TRUSTED_PROXIES" in service.get("environment", {}):
+                patch.setenv("SHARDKEEP_SERVICE_TRUSTED_PROXIES", "172.18.0.0/16")
             settings = Settings()
             assert settings.is_embedded == (
                 f"{ENVIRONMENT_PREFIX}DATABASE_URL" not in service.get("environment", {})
