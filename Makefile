@@ -88,7 +88,7 @@ check: setup dashboard
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests bench demo deploy
+	$(BIN)/mypy tests bench demo deploy hatch_build.py
 	$(BIN)/lint-imports
 	$(BIN)/shardkeep-service migrate --check
 

@@ -2,6 +2,7 @@ import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vitest/config'
 
 // The service of a developer, which `npm run dev` sends the API's requests to.
+// The Host header stays that of the page, so that the service takes its requests for the dashboard's own.
 const service = process.env.SHARDKEEP_URL ?? 'http://127.0.0.1:8080'
 
 export default defineConfig({
@@ -17,6 +18,6 @@ export default defineConfig({
     // Libraries change less often than the pages: a browser keeps their file.
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'libraries', test: /node_modules/ }] } } },
   },
-  server: { proxy: { '/v1': { target: service, changeOrigin: true } } },
+  server: { proxy: { '/v1': { target: service, changeOrigin: false } } },
   test: { include: ['src/**/*.test.{ts,tsx}'], restoreMocks: true },
 })
