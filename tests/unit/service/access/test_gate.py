@@ -43,7 +43,7 @@ def new_token(database: Database, *, expires_in_seconds: int | None = None) -> t
         return token.id, text
 
 
-def new_sign_in(database: Database, text: str, *) -> str:
+def new_sign_in(database: Database, text: str) -> str:
     with database.write() as session:
         now = database.now(session)
         principal = principal_of(session, text, now=now)
