@@ -12,6 +12,7 @@ import styles from './RankHeatMap.module.css'
 import { bandsOf, lastRank, layOutHeatMap, type Band, type HeatMap } from './rankTimes'
 import { RankLegend } from './RankLegend'
 import { labelStride } from './timelineLayout'
+import { useScrolledToEnd } from './useScrolledToEnd'
 
 const LABELS = 64
 const AXIS = 22
@@ -33,6 +34,7 @@ export interface RankHeatMapProps {
 
 /** How long each rank took in each save, against the save's median: who is slow, and who is missing. */
 export function RankHeatMap({ saves, ranks, onRanks }: RankHeatMapProps): ReactNode {
+  const scroll = useScrolledToEnd(saves[0]?.checkpoint_id)
   const last = lastRank(saves)
   const first = Math.min(ranks?.first ?? 0, Math.max(0, last))
   const map = layOutHeatMap(saves, bandsOf(first, Math.min(ranks?.last ?? last, last), MOST_BANDS))
@@ -43,7 +45,7 @@ export function RankHeatMap({ saves, ranks, onRanks }: RankHeatMapProps): ReactN
   const save = map.saves[at.save]
   return (
     <div className={figure.figure}>
-      <div className={figure.scroll}>
+      <div ref={scroll} className={figure.scroll}>
         <RankLabels map={map} size={size} />
         <Cells map={map} size={size} at={at} onChoose={setChosen} />
       </div>

@@ -12,6 +12,7 @@ import type { SavePoint } from './savePoints'
 import { TableAlternative } from './TableAlternative'
 import { byteAxis, secondAxis, type Axis } from './ticks'
 import { labelStride } from './timelineLayout'
+import { useScrolledToEnd } from './useScrolledToEnd'
 import { useWidth } from './useWidth'
 
 const LABELS = 72
@@ -34,6 +35,7 @@ interface Row {
 /** Size, duration and throughput of committed saves, one bar each, in the order of their commit. */
 export function SaveBars({ points }: { points: readonly SavePoint[] }): ReactNode {
   const [ref, width] = useWidth()
+  const scroll = useScrolledToEnd(points.at(-1)?.id, width)
   const [pointed, setPointed] = useState<number | null>(null)
   const rows = rowsOf(points)
   const slot = Math.max(LEAST_SLOT, (width - LABELS - DIGIT) / Math.max(1, points.length))
@@ -41,8 +43,8 @@ export function SaveBars({ points }: { points: readonly SavePoint[] }): ReactNod
   const height = rows.length * (HEAD + PLOT) + AXIS
   const active = pointed === null ? undefined : points[pointed]
   return (
-    <div className={figure.figure}>
-      <div ref={ref} className={figure.scroll} role="region" aria-label="Bars of saves" tabIndex={0}>
+    <div ref={ref} className={figure.figure}>
+      <div ref={scroll} className={figure.scroll} role="region" aria-label="Bars of saves" tabIndex={0}>
         <svg width={LABELS} height={height} className={classes(figure.drawing, figure.fixed)} aria-hidden="true">
           {rows.map((row, index) => (
             <Ticks key={row.title} row={row} top={topOf(index)} />

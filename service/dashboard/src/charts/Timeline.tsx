@@ -1,5 +1,5 @@
 import { Link } from '@tanstack/react-router'
-import { useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react'
+import { useState, type KeyboardEvent, type ReactNode } from 'react'
 import type { Message } from '../api/client'
 import { classes } from '../components/classes'
 import figure from './Figure.module.css'
@@ -15,6 +15,7 @@ import {
   type TimelineLink,
   type TimelineMark,
 } from './timelineLayout'
+import { useScrolledToEnd } from './useScrolledToEnd'
 
 const COLUMN = 30
 const ROW = 36
@@ -35,12 +36,7 @@ export function Timeline({ checkpoints, attempts }: TimelineProps): ReactNode {
   const layout = layOutTimeline(checkpoints, attempts)
   const [pointed, setPointed] = useState<string | null>(null)
   const [reached, setReached] = useState<string | null>(null)
-  const scroll = useRef<HTMLDivElement>(null)
-  const newest = checkpoints[0]?.id
-  useLayoutEffect(() => {
-    // What is newest is at the end.
-    scroll.current?.scrollTo({ left: scroll.current.scrollWidth })
-  }, [newest])
+  const scroll = useScrolledToEnd(checkpoints[0]?.id)
 
   const active = layout.marks.find(({ checkpoint }) => checkpoint.id === pointed)
   const found = layout.marks.findIndex(({ checkpoint }) => checkpoint.id === reached)
