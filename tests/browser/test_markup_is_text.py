@@ -31,8 +31,7 @@ PLACES: Final = [each for each in EVERY_PAGE if each.signed_in]
 @pytest.mark.parametrize("place", PLACES, ids=[each.name for each in PLACES])
 def test_nothing_is_taken_for_markup(dashboard: Dashboard, served: Served, place: PageAt) -> None:
     page = dashboard.open(place.url(served.filled))
-    for summary in page.locator("main details:not([open]) > summary").all()[:10]:
-        summary.click()
+    page.evaluate("document.querySelectorAll('main details').forEach(one => { one.open = true })")
     if place.name in SHOWING:
         expect(page.get_by_text(MARKUP, exact=False).first).to_be_attached()
     expect(page.locator("img[src=x], main script, main iframe")).to_have_count(0)
