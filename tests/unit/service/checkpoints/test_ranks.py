@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import event
-
 from shardkeep.protocol import routes
 from shardkeep_service.checkpoints.models import RankSession
 from shardkeep_service.garbage_collection.collector import steps
 from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.fetched_rows import counted
 from tests.unit.service.training import Training
 
 pytestmark = BOTH_DATABASES
@@ -135,15 +134,11 @@ def test_of_a_purged_one_every_rank_had_arrived_though_its_manifests_are_gone(tr
 
 def test_a_page_asks_the_same_number_of_queries_whatever_its_size(training: Training) -> None:
     checkpoint = training.open_all(training.start(40), save=1, step=1, world_size=40)
-    queries: list[str] = []
-    engine = training.service.database.engine
 
     def count(limit: int, **query: str) -> int:
-        queries.clear()
-        assert len(_parts(training, checkpoint, limit=limit, **query)) == limit
-        return len([query for query in queries if query.lstrip().upper().startswith(("SELECT", "WITH"))])
-
-    event.listen(engine, "before_cursor_execute", lambda *arguments: queries.append(arguments[2]))
+        with counted(training.service.database) as fetched:
+            assert len(_parts(training, checkpoint, limit=limit, **query)) == limit
+        return len(fetched.statements)
 
     assert count(2) == count(30)
     assert count(2, state="sending") == count(30, state="sending")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from shardkeep.protocol import routes
 from tests.unit.service.access.holders import first_admin
 from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.fetched_rows import counted
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training
 
@@ -48,21 +46,6 @@ def numbered(info: dict[str, Any]) -> tuple[int, str, str | None]:
 def requests_recorded(service: LocalService) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = service.ask("GET", "/v1/audit", query={"action": "run.request_save"})["items"]
     return found
-
-
-@contextmanager
-def counted_statements(service: LocalService) -> Iterator[list[str]]:
-    found: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        if "tokens" not in statement:  # a token is looked up once a second
-            found.append(statement)
-
-    event.listen(service.database.engine, "before_cursor_execute", note)
-    try:
-        yield found
-    finally:
-        event.remove(service.database.engine, "before_cursor_execute", note)
 
 
 def test_a_run_that_nothing_trains_has_no_request_and_takes_none(training: Training) -> None:
@@ -170,9 +153,9 @@ def test_opening_takes_as_many_statements_for_a_request_as_for_any_number_of_ran
     attempt = training.start(4, fresh=True)
 
     def statements(save: int, rank: int) -> int:
-        with counted_statements(training.service) as found:
+        with counted(training.service.database) as fetched:
             training.open(attempt, save=save, step=save, rank=rank, world_size=4)
-        return len(found)
+        return len(fetched.statements)
 
     training.open(attempt, save=1, step=1, rank=0, world_size=4)
     joining, creating = statements(1, 1), statements(2, 0)

@@ -20,8 +20,8 @@ from shardkeep_service.overview.service import REMEMBERED_SECONDS
 from tests.servers.filled_catalogue import Catalogue, fill
 from tests.servers.migrated_databases import MigratedDatabases
 from tests.unit.service.databases import POSTGRESQL, SQLITE
+from tests.unit.service.fetched_rows import Fetched, counted
 from tests.unit.service.local_service import NEVER_SECONDS, LocalService
-from tests.unit.service.scale.fetched_rows import Fetched, counted
 
 SMALL, LARGE = 10, 200
 RUNS, CHECKPOINTS = 10_000, 100_000
