@@ -3,6 +3,7 @@ import { removeTag, setTag } from '../../api/checkpoints'
 import { Button } from '../../components/Button'
 import { CheckField } from '../../components/CheckField'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
+import { Icon } from '../../components/Icon'
 import { Tag } from '../../components/Tag'
 import { TextField } from '../../components/TextField'
 import { useAction } from '../../components/useAction'
@@ -57,14 +58,14 @@ export function TagList({ checkpoint, refused }: TagListProps): ReactNode {
             <Tag tone="accent">{tag}</Tag>
             <Button
               kind="quiet"
-              label={`Untag ${tag}`}
+              label={`Take the tag ${tag} away`}
               reason={refused}
               pending={take.pending}
               onClick={() => {
                 take.start(tag)
               }}
             >
-              Untag
+              <Icon name="cross" />
             </Button>
           </li>
         ))}

@@ -54,7 +54,7 @@ export function SavesTable({ saves, samples, empty, selected, onSelect, onAbort 
             </>
           ),
         },
-        { id: 'ranks', header: 'Ranks', cell: (save) => <Arrivals save={save} /> },
+        { id: 'ranks', header: 'Arrived', cell: (save) => <Arrivals save={save} /> },
         {
           id: 'progress',
           header: 'Progress',
@@ -130,10 +130,10 @@ function Arrivals({ save }: { save: Save }): ReactNode {
   const { checkpoint, opened_ranks, arrived_ranks } = save
   const absent = checkpoint.world_size - opened_ranks
   return (
-    <div className={styles.whole}>
-      {count(arrived_ranks)} of {count(checkpoint.world_size)} arrived
-      {absent > 0 && <div className={styles.late}>{count(absent)} absent</div>}
-    </div>
+    <span className={styles.whole}>
+      {count(arrived_ranks)} of {count(checkpoint.world_size)}
+      {absent > 0 && <span className={styles.late}>, {count(absent)} absent</span>}
+    </span>
   )
 }
 
