@@ -22,7 +22,8 @@ from tests.integration.service.process_client import (
 )
 from tests.service_process import ServiceProcess
 
-SHORT_SECONDS = 2
+SHORT_SECONDS = 6
+"""Long enough for a save on a busy machine, and waited for to its end."""
 
 
 def job_token(service: ServiceProcess, run: str, *, seconds: int = 3600, scope: str = "write") -> str:
