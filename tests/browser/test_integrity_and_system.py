@@ -57,8 +57,8 @@ def test_settings_are_searched_in_the_url(dashboard: Dashboard) -> None:
     page.reload()
     dashboard.settled()
     names = row_names(page, "Settings")
-    assert "SHARDKEEP_SERVICE_LEASE_SECONDS" in names
-    assert all("LEASE_SECONDS" in name for name in names)
+    assert "lease_seconds" in names
+    assert all("lease_seconds" in name for name in names)
     changed = table(page, "Settings").locator("tbody tr").filter(has_text="1000000")
     expect(changed.first).to_contain_text("set")
 

@@ -18,11 +18,15 @@ export function SearchBox({ label, value, onSearch, placeholder }: SearchBoxProp
   const id = useId()
   const [text, setText] = useState(value)
   const [seen, setSeen] = useState(value)
+  const [sent, setSent] = useState(value)
   const pause = useRef<number | undefined>(undefined)
   if (seen !== value) {
-    // The URL changed by itself (back, a link): it says what is searched for.
+    // The URL changed by itself (back, a link): it says what is searched for. What was typed here meanwhile stays.
     setSeen(value)
-    setText(value)
+    if (value !== sent) {
+      setText(value)
+      setSent(value)
+    }
   }
   useEffect(
     () => () => {
@@ -33,7 +37,9 @@ export function SearchBox({ label, value, onSearch, placeholder }: SearchBoxProp
 
   const searchNow = (next: string): void => {
     window.clearTimeout(pause.current)
-    if (next !== value) onSearch(next)
+    if (next === value) return
+    setSent(next)
+    onSearch(next)
   }
   return (
     <div className={styles.field}>
