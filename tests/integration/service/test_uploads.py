@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import socket
 import threading
@@ -211,7 +212,7 @@ def test_a_fenced_attempt_stores_nothing(shared_service: ServiceProcess) -> None
 
 
 def test_an_upload_that_stands_still_is_ended(tmp_path: Path) -> None:
-    with ServiceProcess(tmp_path / "s", env={"SHARDKEEP_SERVICE_IDLE_TIMEOUT_SECONDS": "0.4"}) as service:
+    with ServiceProcess(tmp_path / "s", env={"SHARDKEEP_SERVICE_IDLE_TIMEOUT_SECONDS": "2"}) as service:
         checkpoint, chunk = open_checkpoint(service), payload(2 * MEBIBYTE)
         with started_upload(service, checkpoint, chunk, sent_bytes=MEBIBYTE) as connection:
             answer = read_answer(connection)
@@ -220,8 +221,21 @@ def test_an_upload_that_stands_still_is_ended(tmp_path: Path) -> None:
         with started_upload(service, checkpoint, chunk, sent_bytes=0) as connection:
             for start in range(0, len(chunk.data), MEBIBYTE // 2):
                 connection.sendall(chunk.data[start : start + MEBIBYTE // 2])
-                time.sleep(0.2)
+                time.sleep(0.8)
             assert read_answer(connection).status == 201
+
+
+def wait_until_held(service: ServiceProcess, size_bytes: int) -> None:
+    """Until bodies being received hold so much of the budget."""
+    end = time.monotonic() + 30
+    while held_bytes(service) < size_bytes:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def held_bytes(service: ServiceProcess) -> float:
+    metrics = exchange(service, "GET", "/metrics").body.decode()
+    return float(re.findall(r"^shardkeep_upload_budget_used_bytes (\S+)$", metrics, re.MULTILINE)[0])
 
 
 def test_uploads_beyond_the_budget_wait_and_then_are_told_to_come_back(tmp_path: Path) -> None:
@@ -229,6 +243,7 @@ def test_uploads_beyond_the_budget_wait_and_then_are_told_to_come_back(tmp_path:
     with ServiceProcess(tmp_path / "s", env=env) as service:
         checkpoint, first, second = open_checkpoint(service), payload(2 * MEBIBYTE), payload(2 * MEBIBYTE)
         with started_upload(service, checkpoint, first, sent_bytes=10) as connection:
+            wait_until_held(service, len(first.data))
             answer = put_chunk(service, checkpoint, second)
             problem = answer.problem()
             assert (problem["code"], problem["retryable"], answer.status) == ("busy", True, 503)

@@ -63,4 +63,4 @@ def test_a_probe_the_service_had_already_keeps_nobody_waiting() -> None:
     chooser.upload_speed.nothing_to_send()
     started = time.monotonic()
     assert chooser.codec_for(FLOAT32, PackingGroup.PARAMETERS, SAMPLE) is Codec.RAW
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5

@@ -146,7 +146,7 @@ def test_a_long_poll_ends_when_the_state_changes_and_a_thousand_take_no_thread_e
         for one in polls:
             one.result()
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     assert found == ["aborted"] * 60
 
 

