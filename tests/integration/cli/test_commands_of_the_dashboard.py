@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -11,14 +12,12 @@ from typing import Final
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from typer.testing import CliRunner
 
-from shardkeep.cli.main import main as client_main
-from shardkeep_service.cli.main import app as service_app
 from tests.service_process import ServiceProcess
+from tests.warm_process import Program, run_program
 
 SOURCE: Final = Path(__file__).parents[3] / "service" / "dashboard" / "src"
-PROGRAMS: Final = ("shardkeep", "shardkeep-service")
+PROGRAMS: Final[dict[str, Program]] = {"shardkeep": "shardkeep", "shardkeep-service": "shardkeep-service"}
 PATHS: Final = ("model.safetensors", "./weights")
 """What stands for a path in them."""
 WRONG_USAGE: Final = 2
@@ -52,14 +51,8 @@ def test_a_command_that_the_dashboard_names_is_no_wrong_usage(
     save_file({"weight": np.ones(4, np.float32)}, tmp_path / "model.safetensors")
     program, *words = shlex.split(text)
     words = [str(tmp_path / "model.safetensors") if word in PATHS else word for word in words]
-    assert run(program, words) != WRONG_USAGE, f"{path} names `{text}`"
-
-
-def run(program: str, words: list[str]) -> int:
-    """The exit code, in this process."""
-    if program == "shardkeep":
-        return client_main(words)
-    return CliRunner().invoke(service_app, words).exit_code
+    done = run_program(PROGRAMS[program], *words, env=os.environ)
+    assert done.returncode != WRONG_USAGE, f"{path} names `{text}`: {done.stderr}"
 
 
 def test_commands_are_found() -> None:
