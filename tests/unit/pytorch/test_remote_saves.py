@@ -181,6 +181,7 @@ def test_a_keeper_that_never_resumed_is_asked_from_its_first_save_on(client: Cli
         with pytest.raises(Conflict, match="no_attempt"):
             client.run(run).request_save()
         keeper.save(1)
+        keeper.wait()  # or its checkpoint, opened only now, takes the request up
         ask(client, run, keeper)
         keeper.step(2)
     assert steps(client, run) == [1, 2]

@@ -14,8 +14,8 @@ from shardkeep_service.database.database import Database
 
 _REQUEST_THREADS = "AnyIO"
 """What runs in the background has threads of other names."""
-_OF_THE_GATE = ("tokens.hash =", "SELECT token_projects.project_id", "clock_timestamp()")
-"""Statements that look a token up, which the gate then remembers for a while, or ask what time it is."""
+_OF_THE_GATE = ("BEGIN", "tokens.hash =", "SELECT token_projects.project_id", "clock_timestamp()")
+"""Statements that look a token up, which the gate then remembers for a while, begin a transaction or ask the time."""
 
 
 @dataclass(slots=True)
