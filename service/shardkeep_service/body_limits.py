@@ -8,9 +8,12 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shardkeep.protocol import routes
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep_service.errors import Refusal
 
+SIGN_IN_BYTES: Final = 4096
+"""Of a body that anybody may send."""
 _BULK: Final = re.compile(r"/v1/checkpoints/[^/]+/(?:chunks|manifests)/[^/]+")
 
 
@@ -28,6 +31,7 @@ class BodyLimitMiddleware:
             await self._app(scope, receive, send)
             return
         received_bytes, complete = 0, False
+        limit_bytes = SIGN_IN_BYTES if scope["path"] == routes.SIGN_IN else self._limit_bytes
 
         async def receive_bounded() -> Message:
             nonlocal received_bytes, complete
@@ -36,10 +40,8 @@ class BodyLimitMiddleware:
             message = await self._receive_in_time(receive)
             received_bytes += len(message.get("body", b""))
             complete = not message.get("more_body", False)
-            if received_bytes > self._limit_bytes:
-                raise _closing(
-                    ErrorCode.BODY_TOO_LARGE, f"the body has more than the {self._limit_bytes} bytes taken here"
-                )
+            if received_bytes > limit_bytes:
+                raise _closing(ErrorCode.BODY_TOO_LARGE, f"the body has more than the {limit_bytes} bytes taken here")
             return message
 
         await self._app(scope, receive_bounded, send)

@@ -11,9 +11,12 @@ from starlette.concurrency import run_in_threadpool
 
 from shardkeep_service import capabilities, health
 from shardkeep_service.access import endpoints as access
+from shardkeep_service.access import sign_in_endpoints as sign_ins
+from shardkeep_service.access.browser_requests import browser_requests
 from shardkeep_service.access.default_deny import check_every_route_declares_a_scope
 from shardkeep_service.access.dependency import Scope, requires
 from shardkeep_service.access.gate import WRITE_USES_SECONDS, Gate
+from shardkeep_service.access.sign_in_limit import SignInLimit
 from shardkeep_service.blob_store.blob_store import BlobStore
 from shardkeep_service.blob_store.patient_probe import PatientProbe
 from shardkeep_service.blob_store.stores import Stores, open_stores
@@ -36,11 +39,16 @@ from shardkeep_service.observability.faults import FaultMiddleware, parse_fault
 from shardkeep_service.observability.metrics import Metrics
 from shardkeep_service.observability.requests import RequestMiddleware
 from shardkeep_service.openapi_document import openapi_document
+from shardkeep_service.overview import endpoints as overview
+from shardkeep_service.overview.service import Overviews
 from shardkeep_service.projects import endpoints as projects
 from shardkeep_service.retention import endpoints as retention
 from shardkeep_service.runs import endpoints as runs
 from shardkeep_service.service_context import ServiceContext, ThreadPools
 from shardkeep_service.settings import Settings
+from shardkeep_service.system import endpoints as system
+from shardkeep_service.ui import endpoints as ui
+from shardkeep_service.ui.files import DashboardFiles
 from shardkeep_service.worker.loop import PeriodicTask, WorkerLoop
 from shardkeep_service.worker.tasks import background_tasks
 
@@ -84,14 +92,18 @@ def create_app(settings: Settings, *, context: ServiceContext | None = None) -> 
     )
     app.state.context = context
     app.state.gate = Gate(context.database)
+    app.state.browser_requests = browser_requests(settings)
+    app.state.sign_in_limit = SignInLimit()
+    app.state.dashboard_files = DashboardFiles()
     app.state.control_plane = ControlPlane(context)
+    app.state.overviews = Overviews(context)
     app.state.ingest = ChunkIngest(context)
     app.state.negotiator = Negotiator(context)
     app.state.body_intake = BodyIntake(
         budget_bytes=settings.upload_budget_bytes, wait_seconds=settings.upload_wait_seconds
     )
     _watch(app)
-    for router in _routers():
+    for router in _routers(settings):
         app.router.routes.extend(router.routes)
     check_every_route_declares_a_scope(app.routes)
     install_error_responses(app)
@@ -108,9 +120,11 @@ def _watch(app: FastAPI) -> None:
     context.metrics.database_connections.set_function(lambda: context.database.connections_in_use)
 
 
-def _routers() -> list[APIRouter]:
-    nouns = (projects, runs, checkpoints, chunks, retention, integrity)
+def _routers(settings: Settings) -> list[APIRouter]:
+    nouns = (projects, runs, checkpoints, chunks, retention, integrity, overview, system)
     plain = [health.router, observability.router, capabilities.router, access.router]
+    if settings.ui_enabled:
+        plain += [sign_ins.router, ui.router]
     return [*plain, *(noun.router for noun in nouns), _meta]
 
 

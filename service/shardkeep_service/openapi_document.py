@@ -20,7 +20,8 @@ from shardkeep.protocol import routes
 from shardkeep.protocol.error_codes import MEANINGS, PROBLEM_CONTENT_TYPE, ErrorCode
 from shardkeep.protocol.messages import Problem
 from shardkeep.protocol.versions import PROTOCOL_VERSION
-from shardkeep_service.access.default_deny import PUBLIC, declared_scope
+from shardkeep_service.access.browser_cookie import SECURE_NAME
+from shardkeep_service.access.default_deny import declared_scope, is_public
 
 _BINARY: Final = {routes.BINARY_CONTENT_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
@@ -35,6 +36,7 @@ _ANSWERS: Final = {
 }
 _PROBLEM: Final = "#/components/schemas/Problem"
 _SCHEME: Final = "token"
+_COOKIE: Final = "sign_in"
 # Which problems a request can be answered with follows from what it is.
 _ANY: Final = (400, 500, 503)
 _WITH_TOKEN: Final = (401, 403)
@@ -43,6 +45,8 @@ _WITH_BODY: Final = (408, 411, 413)
 _CHANGES: Final = (409, 507)
 _WITH_VERSION: Final = (412, 428)
 _WITH_RANGE: Final = (416,)
+_WHEN_OFTEN: Final = (429,)
+_HEADERS: Final = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -68,7 +72,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     schemas["Problem"] = _problem_schema()
-    document["components"]["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
+    document["components"]["securitySchemes"] = {
+        _SCHEME: {"type": "http", "scheme": "bearer"},
+        _COOKIE: {"type": "apiKey", "in": "cookie", "name": SECURE_NAME},
+    }
     document["components"]["responses"] = {str(status): _problem_answer(status) for status in sorted(_statuses())}
     for route, method, operation in _operations(app, document):
         _complete(route, method, operation)
@@ -96,8 +103,8 @@ def _complete(route: APIRoute, method: str, operation: dict[str, Any]) -> None:
     operation["responses"].pop("422", None)
     for status in _problem_statuses(route, method, operation):
         operation["responses"][str(status)] = {"$ref": f"#/components/responses/{status}"}
-    if route.path not in PUBLIC:
-        operation["security"] = [{_SCHEME: []}]
+    if not is_public(route):
+        operation["security"] = [{_COOKIE: []}] if route.path == routes.SIGN_IN else [{_SCHEME: []}, {_COOKIE: []}]
         operation["x-shardkeep-scope"] = declared_scope(route)
 
 
@@ -105,12 +112,14 @@ def _problem_statuses(route: APIRoute, method: str, operation: dict[str, Any]) -
     """By rule, not by hand: a route added tomorrow is described too."""
     if route.path == routes.LIVEZ:
         return {500}
-    if route.path in PUBLIC:
+    if route.path == routes.READYZ:
         return set(_ANY)
     parameters = operation.get("parameters", ())
     headers = {parameter["name"].lower() for parameter in parameters if parameter["in"] == "header"}
     queries = {parameter["name"] for parameter in parameters if parameter["in"] == "query"}
     statuses = {*_ANY, *_WITH_TOKEN}
+    if (method, route.path) == ("POST", routes.SIGN_IN):
+        return {*statuses, *_WITH_BODY, *_CHANGES, *_WHEN_OFTEN}
     if "{" in route.path or "project" in queries or "requestBody" in operation:
         statuses.update(_WITH_NAMES)
     if "requestBody" in operation or method in ("POST", "PUT", "DELETE"):
@@ -134,8 +143,8 @@ def _problem_answer(status: int) -> dict[str, Any]:
         "description": f"{HTTPStatus(status).phrase}: {', '.join(codes)}",
         "content": {PROBLEM_CONTENT_TYPE: {"schema": {"$ref": _PROBLEM}}},
     }
-    if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.UNAUTHORIZED):
-        name = "Retry-After" if status == HTTPStatus.SERVICE_UNAVAILABLE else "WWW-Authenticate"
+    if status in _HEADERS:
+        name = _HEADERS[status]
         answer["headers"] = {name: {"schema": {"type": "string"}}}
     return answer
 

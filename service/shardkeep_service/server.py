@@ -67,7 +67,8 @@ def run(app: FastAPI, listener: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(context.settings.trusted_proxies),
+        forwarded_allow_ips=list(context.settings.trusted_proxies),
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=1,
     )

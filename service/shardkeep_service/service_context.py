@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from fastapi import Request
@@ -112,6 +113,8 @@ class ServiceContext:
     """None where clients cannot reach the store themselves."""
     find_abilities: Callable[[], StoreAbilities] = StoreAbilities
     """Asks the store at the first call and remembers; `BlobStoreUnavailable` while it does not answer."""
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When this process made it."""
 
     @property
     def abilities(self) -> StoreAbilities:

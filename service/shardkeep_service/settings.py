@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -17,6 +19,7 @@ from shardkeep_service.database.options import DEFAULT_CONNECTIONS
 
 ENVIRONMENT_PREFIX: Final = "SHARDKEEP_SERVICE_"
 MEBIBYTE: Final = 1 << 20
+_HOST_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?|\[[0-9a-f:.]+\]")
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(gt=0)]
@@ -53,6 +56,16 @@ class Settings(BaseSettings):
     `metrics`."""
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Where a worker process serves /metrics, on `host`; None is nowhere."""
+    ui_enabled: bool = True
+    """Whether there is a dashboard at /ui, and with it sign-ins and cookies."""
+    ui_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Host names under which browsers reach the dashboard, beside those of this machine, with commas in between."""
+    ui_plain_http: bool = False
+    """Whether browsers may sign in at `ui_hosts` without TLS; on this machine they may always."""
+    ui_sign_in_seconds: Annotated[float, Field(ge=60, le=31 * 86_400)] = 43_200
+    """How long a sign-in lives at most; never longer than its token."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """Addresses or networks of proxies whose X-Forwarded-For is believed: `10.0.0.7,10.1.0.0/16`."""
     fault: str | None = None
     """A test aid, see `observability.faults`. Never set it in production."""
 
@@ -114,6 +127,30 @@ class Settings(BaseSettings):
 
     storage_threads: Annotated[int, Field(ge=1, le=256)] = 16
     hashing_threads: Annotated[int, Field(ge=1, le=256)] = 4
+
+    @field_validator("ui_hosts", "trusted_proxies", mode="before")
+    @classmethod
+    def _split(cls, given: object) -> object:
+        """Commas between names, as environment variables give them."""
+        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+
+    @field_validator("ui_hosts")
+    @classmethod
+    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if _HOST_NAME.fullmatch(host.lower()) is None:
+                raise ValueError(f"{host!r} is no host name; write it without scheme, port and path: a.example.com")
+        return tuple(host.lower() for host in hosts)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise ValueError(f"{proxy!r} is no address and no network; write 10.0.0.7 or 10.1.0.0/16") from None
+        return proxies
 
     @field_validator("database_url")
     @classmethod

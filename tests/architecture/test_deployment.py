@@ -22,6 +22,7 @@ from tests.architecture.deployment.dockerfiles import stages_of
 from tests.architecture.deployment.facts import ROOT, Facts, facts_of_the_code
 from tests.architecture.deployment.image_checks import (
     problems_of_command,
+    problems_of_context,
     problems_of_dockerfile,
     problems_of_service_image,
     problems_of_settings,
@@ -31,6 +32,7 @@ from tests.architecture.deployment.kubernetes_checks import problems_of_manifest
 from tests.architecture.deployment.proxy_checks import problems_of_alerts, problems_of_proxy, problems_of_scraping
 
 IMAGE = "Dockerfile"
+IGNORED = ".dockerignore"
 COMPOSE = "docker-compose.yml"
 ENV = "deploy/example.env"
 PROXY = "deploy/haproxy.cfg"
@@ -49,7 +51,7 @@ def facts() -> Facts:
 
 @pytest.fixture(scope="module")
 def files() -> Files:
-    names = (IMAGE, COMPOSE, ENV, PROXY, SCRAPING, ALERTS, *STORES, *MANIFESTS)
+    names = (IMAGE, IGNORED, COMPOSE, ENV, PROXY, SCRAPING, ALERTS, *STORES, *MANIFESTS)
     return {name: (ROOT / name).read_text() for name in names}
 
 
@@ -59,6 +61,7 @@ def problems(files: Files, facts: Facts) -> list[str]:
     services = yaml.safe_load(files[COMPOSE])["services"]
     return [
         *problems_of_service_image(files[IMAGE], facts),
+        *problems_of_context(files[IMAGE], files[IGNORED]),
         *(problem for name in STORES for problem in problems_of_dockerfile(files[name], facts)),
         *problems_of_compose(files[COMPOSE], files[ENV], port, facts),
         *problems_of_proxy(files[PROXY], services, port, facts),
@@ -93,6 +96,9 @@ MISTAKES = [
     Mistake(IMAGE, 'CMD ["serve"]', 'CMD ["server"]', "no command"),
     Mistake(IMAGE, "SERVICE_DATA_DIR", "SERVICE_DATADIR", "no setting"),
     Mistake(IMAGE, "'.[service]'", "'.[service,torch]'", "torch"),
+    Mistake(IMAGE, "COPY --from=dashboard", "COPY --from=other", "no dashboard"),
+    Mistake(IMAGE, "RUN npm run build", "RUN npm run check", "no dashboard"),
+    Mistake(IGNORED, "!docs/openapi.json", "docs/openapi.json", "leaves docs/openapi.json out"),
     Mistake(STORES[0], "@sha256:14cea493", "@sha256:14", "not pinned"),
     Mistake(STORES[1], "USER 10001:10001", "USER 0", "as root"),
     Mistake(COMPOSE, "haproxy:3.2.21-alpine@sha256:", "haproxy:latest#", "not pinned"),
@@ -142,6 +148,7 @@ MISTAKES = [
     Mistake(MANIFEST, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "root file system"),
     Mistake(JOB, "args: [migrate]", "args: [upgrade]", "no command"),
     Mistake("docs/kubernetes/settings.yaml", "SHUTDOWN_SECONDS: \"60\"", "SHUTDOWN: \"60\"", "no setting"),
+    Mistake("docs/kubernetes/settings.yaml", "UI_HOSTS: shardkeep.", "UI_HOSTS: dashboard.", "not known at shardkeep."),
     Mistake("docs/kubernetes/worker.yaml", "args: [worker]", "args: [worker, --fast]", "no option --fast"),
     Mistake("docs/kubernetes/network-policy.yaml", "port: 8701", "port: 8080", "lets in more"),
     Mistake("docs/kubernetes/ingress.yaml", "path: /v1", "path: /api", "no route /api"),
@@ -168,6 +175,8 @@ def test_the_settings_that_compose_gives_can_be_read(files: Files, monkeypatch: 
                 patch.setenv("SHARDKEEP_SERVICE_S3_ADDRESSING_STYLE", "path")
                 patch.setenv("SHARDKEEP_SERVICE_S3_ENDPOINT_URL", "http://object-store:9000")
                 patch.setenv("SHARDKEEP_SERVICE_S3_PUBLIC_ENDPOINT_URL", "http://127.0.0.1:9000")
+            if "SHARDKEEP_SERVICE_TRUSTED_PROXIES" in service.get("environment", {}):
+                patch.setenv("SHARDKEEP_SERVICE_TRUSTED_PROXIES", "172.18.0.0/16")
             settings = Settings()
             assert settings.is_embedded == (
                 f"{ENVIRONMENT_PREFIX}DATABASE_URL" not in service.get("environment", {})
@@ -223,6 +232,12 @@ def requirements_of_the_service(
                 seen.add(entry)
                 waiting.append(entry)
     return found
+
+
+def test_the_image_builds_the_dashboard_with_the_node_that_developers_take(files: Files) -> None:
+    pinned = re.findall(r"^(nodejs-[a-z-]+==\S+)$", (ROOT / "constraints-dev.txt").read_text(), re.MULTILINE)
+    assert pinned
+    assert set(re.findall(r"nodejs-[a-z-]+==\S+", files[IMAGE])) == set(pinned)
 
 
 def test_the_image_installs_pinned_versions_of_all_it_needs_and_no_torch() -> None:

@@ -21,6 +21,22 @@ def wish_on_one_rank(rank: int, world_size: int) -> list[int]:
     return agreed
 
 
+def fulfil_what_was_handed_in(rank: int, world_size: int) -> list[int]:
+    """Rank 1 wishes at each boundary; all begin a save after the first, and after the fourth, where rank 1 stops."""
+    ranks = join_ranks()
+    agreement = Agreement(ranks.group)
+    agreement.fulfil()
+    agreed = []
+    for boundary in range(1, 6):
+        wish = Wish.SAVE_AND_STOP if boundary == 4 else Wish.SAVE
+        agreed.append(int(agreement.exchange(wish if rank == 1 else Wish.NOTHING)))
+        if boundary in (1, 4):
+            agreement.fulfil()
+    agreement.finish(10)
+    leave_ranks(ranks)
+    return agreed
+
+
 def do_not_wait_for_a_slow_rank(rank: int, world_size: int) -> float:
     ranks = join_ranks()
     agreement = Agreement(ranks.group)

@@ -15,6 +15,10 @@ def test_the_highest_wish_is_known_to_all_one_boundary_later(tmp_path: Path) -> 
     assert run_ranks(agreements.wish_on_one_rank, 3, directory=tmp_path) == [[0, 0, 1, 2]] * 3
 
 
+def test_a_save_fulfils_the_wish_handed_in_before_it_but_no_stop(tmp_path: Path) -> None:
+    assert run_ranks(agreements.fulfil_what_was_handed_in, 2, directory=tmp_path) == [[0, 0, 1, 1, 2]] * 2
+
+
 def test_a_boundary_does_not_wait_for_a_slower_rank(tmp_path: Path) -> None:
     fast, slow = run_ranks(agreements.do_not_wait_for_a_slow_rank, 2, directory=tmp_path)
     assert fast < 0.7

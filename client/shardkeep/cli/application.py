@@ -18,6 +18,7 @@ from shardkeep.cli import (
     pulling,
     pushing,
     quotas,
+    requesting,
     retention,
     showing,
     tagging,
@@ -49,7 +50,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _READING = (listing, showing, comparing, verifying, pulling)
-_CHANGING = (pushing, keeping, tagging, retention, tokens, quotas, audit)
+_CHANGING = (pushing, requesting, keeping, tagging, retention, tokens, quotas, audit)
 for _module in (*_READING, *_CHANGING):
     _module.register(app)
 

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from shardkeep.cli.output import Output
 from shardkeep.connection.access_client import AccessClient
 from shardkeep.connection.keeping_client import KeepingClient
+from shardkeep.connection.request_client import RequestClient
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.store.connect import Client, connect
 
@@ -49,6 +50,11 @@ class Invocation:
     def keeping(self) -> KeepingClient:
         """The service, for what is kept and let go; over the same connections."""
         return KeepingClient(self.service.transport)
+
+    @property
+    def requests(self) -> RequestClient:
+        """The service, for what a job that trains is asked to do; over the same connections."""
+        return RequestClient(self.service.transport)
 
     def transfer_client(self, *, retry_seconds: float = TRANSFER_RETRY_SECONDS) -> Client:
         """A client for moving bytes, which waits longer for a service that comes back."""

@@ -8,11 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from shardkeep.connection.problems import DAMAGE_CODES, is_worth_retrying
 from shardkeep.errors import ConnectionFailed, ServiceError, ShardkeepError
 
 _log = logging.getLogger("shardkeep.connection")
+DRAW: Final = random.SystemRandom().random
+"""Jitter from the system: what threads of ours drew from Python's generator would shift the training's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Retries:
         closed: threading.Event,
         stop: threading.Event | None = None,
         clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[], float] = random.random,
+        draw: Callable[[], float] = DRAW,
     ) -> None:
         self._policy = policy
         self._closed = closed

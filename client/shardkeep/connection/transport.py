@@ -15,6 +15,7 @@ import urllib3
 
 from shardkeep.connection.addresses import ServiceAddress
 from shardkeep.connection.bodies import PartsBody
+from shardkeep.connection.cuttable_pools import CuttablePools
 from shardkeep.connection.problems import (
     error_from_answer,
     error_from_exception,
@@ -98,7 +99,7 @@ class Transport:
         self._trace = Trace()
         self._closed = threading.Event()
         # Threads of the pipeline, its beats and its long poll overlap; a spare socket is cheaper than a reconnect.
-        self._pools = urllib3.PoolManager(num_pools=16, maxsize=connections + 4, retries=False)
+        self._pools = CuttablePools(num_pools=16, maxsize=connections + 4)
         self._store_pools = StorePools(connections=connections + 4, ca_bundle=store_ca_bundle)
         redact_urllib3_logs()
 
@@ -117,6 +118,24 @@ class Transport:
         self._closed.set()
         self._pools.clear()
         self._store_pools.clear()
+
+    def cut(self) -> None:
+        """`close`, and end requests to the service that are under way with ConnectionFailed, whatever they wait for."""
+        self.close()
+        self._pools.cut()
+
+    def apart(self, *, policy: RetryPolicy) -> Transport:
+        """Another transport to the same service with the same token, for requests that wait for long."""
+        connect_seconds, read_seconds = self._timeouts
+        return Transport(
+            self.address,
+            self._tokens,
+            connections=1,
+            connect_timeout_seconds=connect_seconds,
+            read_timeout_seconds=read_seconds,
+            retry_policy=policy,
+            user_agent=self._user_agent,
+        )
 
     def retries(self, policy: RetryPolicy | None = None, stop: threading.Event | None = None) -> Retries:
         """A fresh count of failures for one request."""

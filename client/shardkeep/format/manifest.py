@@ -2,7 +2,12 @@
 
 from shardkeep.format.manifest_building import build_manifest
 from shardkeep.format.manifest_columns import EnvironmentValue, Manifest, SliceColumns
-from shardkeep.format.manifest_encoding import MAX_MANIFEST_RAW_BYTES, decode_manifest, encode_manifest
+from shardkeep.format.manifest_encoding import (
+    MAX_MANIFEST_RAW_BYTES,
+    decode_manifest,
+    decode_manifest_values,
+    encode_manifest,
+)
 
 __all__ = [
     "MAX_MANIFEST_RAW_BYTES",
@@ -11,5 +16,6 @@ __all__ = [
     "SliceColumns",
     "build_manifest",
     "decode_manifest",
+    "decode_manifest_values",
     "encode_manifest",
 ]

@@ -125,6 +125,12 @@ def decode_manifest(data: Buffer) -> Manifest:
     )
 
 
+def decode_manifest_values(data: Buffer) -> tuple[ValueRecord, ...]:
+    """Only the values of a manifest that was checked whole when it arrived, without looking at its slices."""
+    container = Container(data, magic=MANIFEST_MAGIC, section_count=1, max_raw_bytes=MAX_MANIFEST_RAW_BYTES)
+    return _load_values(decode_map(_DECODER, container.section(0), "manifest"))
+
+
 def _load_values(stored: _StoredManifest) -> tuple[ValueRecord, ...]:
     paths = unpack_texts(stored.value_paths, "value paths")
     sizes = unpack_unsigned(stored.value_sizes, len(paths), "value sizes")

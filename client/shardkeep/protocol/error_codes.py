@@ -39,6 +39,11 @@ class ErrorCode(StrEnum):
     TOKEN_EXPIRED = "token_expired"
     SCOPE_TOO_NARROW = "scope_too_narrow"
     QUOTA_EXCEEDED = "quota_exceeded"
+    # 401, 403, 429: the dashboard's cookie
+    SIGN_IN_ENDED = "sign_in_ended"
+    ORIGIN_REFUSED = "origin_refused"
+    CSRF_MISSING = "csrf_missing"
+    TOO_MANY_SIGN_INS = "too_many_sign_ins"
     # 404
     NO_SUCH_ROUTE = "no_such_route"
     UNKNOWN_PROJECT = "unknown_project"
@@ -54,6 +59,7 @@ class ErrorCode(StrEnum):
     IDLE_TIMEOUT = "idle_timeout"
     # 409, 412, 428: conflicts with what is stored
     ATTEMPT_FENCED = "attempt_fenced"
+    NO_ATTEMPT = "no_attempt"
     RESUME_UNDECIDED = "resume_undecided"
     RESUME_DECIDED_OTHERWISE = "resume_decided_otherwise"
     NO_USABLE_CHECKPOINT = "no_usable_checkpoint"
@@ -106,8 +112,8 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
         ErrorCode.DIGEST_MISMATCH, ErrorCode.CHECKSUM_MISMATCH, ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.UNSUPPORTED_CODEC,
     ),
-    401: (ErrorCode.TOKEN_MISSING, ErrorCode.TOKEN_INVALID, ErrorCode.TOKEN_EXPIRED),
-    403: (ErrorCode.SCOPE_TOO_NARROW, ErrorCode.QUOTA_EXCEEDED),
+    401: (ErrorCode.TOKEN_MISSING, ErrorCode.TOKEN_INVALID, ErrorCode.TOKEN_EXPIRED, ErrorCode.SIGN_IN_ENDED),
+    403: (ErrorCode.SCOPE_TOO_NARROW, ErrorCode.QUOTA_EXCEEDED, ErrorCode.ORIGIN_REFUSED, ErrorCode.CSRF_MISSING),
     404: (
         ErrorCode.NO_SUCH_ROUTE, ErrorCode.UNKNOWN_PROJECT, ErrorCode.UNKNOWN_RUN, ErrorCode.UNKNOWN_ATTEMPT,
         ErrorCode.UNKNOWN_CHECKPOINT, ErrorCode.UNKNOWN_CHUNK, ErrorCode.UNKNOWN_MANIFEST, ErrorCode.UNKNOWN_TENSOR,
@@ -116,8 +122,9 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
     405: (ErrorCode.METHOD_NOT_ALLOWED,),
     408: (ErrorCode.IDLE_TIMEOUT,),
     409: (
-        ErrorCode.ATTEMPT_FENCED, ErrorCode.RESUME_UNDECIDED, ErrorCode.RESUME_DECIDED_OTHERWISE,
-        ErrorCode.NO_USABLE_CHECKPOINT, ErrorCode.STEP_DISAGREES, ErrorCode.WORLD_SIZE_DISAGREES,
+        ErrorCode.ATTEMPT_FENCED, ErrorCode.NO_ATTEMPT, ErrorCode.RESUME_UNDECIDED,
+        ErrorCode.RESUME_DECIDED_OTHERWISE, ErrorCode.NO_USABLE_CHECKPOINT,
+        ErrorCode.STEP_DISAGREES, ErrorCode.WORLD_SIZE_DISAGREES,
         ErrorCode.STEP_ALREADY_COMMITTED, ErrorCode.SAVE_CONTENT_DISAGREES, ErrorCode.INVENTORY_DISAGREES,
         ErrorCode.CHECKPOINT_ABORTED, ErrorCode.CHECKPOINT_NOT_OPEN, ErrorCode.CHUNKS_MISSING,
         ErrorCode.CHECKPOINT_PINNED, ErrorCode.SESSION_LAPSED, ErrorCode.RANKS_MISSING, ErrorCode.ABORTED_BY_CLIENT,
@@ -133,6 +140,7 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
         ErrorCode.INVALID_NAME, ErrorCode.EMPTY_POLICY, ErrorCode.MALFORMED_MANIFEST, ErrorCode.RANK_OUT_OF_RANGE,
     ),
     428: (ErrorCode.VERSION_REQUIRED,),
+    429: (ErrorCode.TOO_MANY_SIGN_INS,),
     431: (ErrorCode.HEADERS_TOO_LARGE,),
     500: (ErrorCode.INTERNAL, ErrorCode.CHUNK_DAMAGED),
     503: (ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.BUSY, ErrorCode.STORAGE_UNAVAILABLE),
@@ -141,7 +149,7 @@ _STATUS: Final[dict[int, tuple[ErrorCode, ...]]] = {
 _RETRYABLE: Final = frozenset({
     ErrorCode.IDLE_TIMEOUT, ErrorCode.INTERNAL, ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.BUSY,
     ErrorCode.STORAGE_UNAVAILABLE, ErrorCode.BODY_LENGTH_MISMATCH, ErrorCode.DIGEST_MISMATCH,
-    ErrorCode.CHECKSUM_MISMATCH,
+    ErrorCode.CHECKSUM_MISMATCH, ErrorCode.TOO_MANY_SIGN_INS,
 })  # fmt: skip
 """Digest and length mismatches are retryable because the bytes can be damaged on the way; attempts stay bounded."""
 

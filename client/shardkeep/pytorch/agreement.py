@@ -34,6 +34,7 @@ class Agreement:
     def __init__(self, group: dist.ProcessGroup | None) -> None:
         self._group = group
         self._pending: tuple[dist.Work, torch.Tensor] | None = None
+        self._is_fulfilled = False
 
     def exchange(self, wish: Wish) -> Wish:
         """Hand in this rank's wish and learn what was wished at the boundary before.
@@ -48,6 +49,10 @@ class Agreement:
         assert work is not None
         self._pending = (work, offered)
         return agreed
+
+    def fulfil(self) -> None:
+        """All ranks begin a save now: a wish to save that was handed in before is not to be acted on once more."""
+        self._is_fulfilled = self._pending is not None
 
     def finish(self, timeout_seconds: float) -> Wish:
         """Wait for the last exchange, whose result nobody read yet; NOTHING if the other ranks do not answer."""
@@ -66,6 +71,7 @@ class Agreement:
         if self._pending is None:
             return Wish.NOTHING
         work, offered = self._pending
+        is_fulfilled, self._is_fulfilled = self._is_fulfilled, False
         self._pending = None
         try:
             work.wait()
@@ -74,19 +80,24 @@ class Agreement:
                 "the ranks could not agree: another rank has left, or does not call step() and poll() as often as this "
                 f"one ({error})"
             ) from error
-        return Wish(int(offered.item()))
+        wish = Wish(int(offered.item()))
+        return Wish.NOTHING if wish is Wish.SAVE and is_fulfilled else wish
 
 
-def plan_agreement(ranks: Ranks, *, signals: bool, every_minutes: float | None) -> Agreement | None:
+def plan_agreement(
+    ranks: Ranks, *, signals: bool, every_minutes: float | None, remote_saves: bool = False
+) -> Agreement | None:
     """How ranks agree on what only one of them knows; None where they need not or cannot."""
-    if not signals and every_minutes is None:
+    if not signals and every_minutes is None and not remote_saves:
         return None
     if ranks.group is not None or ranks.alone:
         return Agreement(ranks.group)
     if every_minutes is not None:
         raise ConfigurationError("every_minutes needs a process group, so that ranks agree when; use every_steps")
-    _LOGGER.warning(
-        "signals are not handled: without a process group, rank %d of %d cannot agree with the others on a save",
+    _LOGGER.log(
+        logging.WARNING if signals else logging.INFO,
+        "%s: without a process group, rank %d of %d cannot agree with the others on a save",
+        "signals are not handled" if signals else "saves cannot be asked for from outside",
         ranks.rank,
         ranks.world_size,
     )

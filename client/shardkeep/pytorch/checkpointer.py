@@ -31,6 +31,7 @@ from shardkeep.pytorch.verdict import Resumed
 from shardkeep.store.attempt import Attempt
 from shardkeep.store.checkpoint import Checkpoint
 from shardkeep.store.connect import CodecName
+from shardkeep.store.request_watch import RequestWatch
 from shardkeep.store.run import Run
 from shardkeep.store.world import World
 
@@ -46,13 +47,15 @@ class Checkpointer:
     generator (random.Random, numpy, torch), or a dict or list updated in place.
 
     `every_steps` saves whenever a multiple of it is passed, `every_minutes` when that long since the last save.
-    `signals`: SIGUSR1 saves; SIGTERM saves, waits for the commit and lets `step` return True. `on_error`: what `step`
-    does about a failed save. `rng`: whether global random generators are kept; `seed` is the base of the streams given
-    out where a resume cannot put them back. `staging_bytes` and `codec` as for `shardkeep.connect`.
+    `signals`: SIGUSR1 saves; SIGTERM saves, waits for the commit and lets `step` return True. `remote_saves`: so does
+    whoever asks the service (`shardkeep save-now`, the dashboard): rank 0 waits for that in a thread, and the next
+    `step` saves once however many asked. `on_error`: what `step` does about a failed save. `rng`: whether global random
+    generators are kept; `seed` is the base of the streams given out where a resume cannot put them back.
+    `staging_bytes` and `codec` as for `shardkeep.connect`.
 
     All ranks must call `step`, `poll`, `save` and `resume` alike: the same calls with the same steps in the same order.
-    They are matched by counting; nothing else is exchanged, but one integer a `step` or `poll` where `signals` or
-    `every_minutes` need it.
+    They are matched by counting; nothing else is exchanged, but one integer a `step` or `poll` where `signals`,
+    `every_minutes` or `remote_saves` need it, which nobody waits for.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Checkpointer:
         rng: bool = True,
         seed: int = 0,
         signals: bool = True,
+        remote_saves: bool = True,
         **items: object,
     ) -> None:
         check_options(every_steps=every_steps, every_minutes=every_minutes, on_error=on_error)
@@ -97,7 +101,11 @@ class Checkpointer:
         )
         self._wishes = Wishes()
         self._handlers = SignalHandlers(self._wishes)
-        self._agreement = plan_agreement(self._ranks, signals=signals, every_minutes=every_minutes)
+        self._agreement = plan_agreement(
+            self._ranks, signals=signals, every_minutes=every_minutes, remote_saves=remote_saves
+        )
+        self._hears_requests = remote_saves and self._agreement is not None and self._ranks.rank == 0
+        self._watch: RequestWatch | None = None
         if signals and self._agreement is not None:
             self._handlers.install()
         self._ordinal = 0
@@ -172,7 +180,9 @@ class Checkpointer:
         wish = max(self._agreed, self._exchange())
         self._agreed = Wish.NOTHING
         if wish is not Wish.NOTHING or self._passes_multiple(n):
-            self._save_at_edge(n, metrics, retry=wish is Wish.SAVE_AND_STOP)
+            begun = self._save_at_edge(n, metrics, retry=wish is Wish.SAVE_AND_STOP)
+            if not begun and wish is Wish.SAVE:
+                self._agreed = wish  # it is younger than the save of this step, which began before anybody asked
         self._last_step = n
         if wish is Wish.SAVE_AND_STOP:
             self._stop(n)
@@ -206,7 +216,8 @@ class Checkpointer:
         """Ask for a save (and a stop) from anywhere: any thread, any one rank. `step` acts on it."""
         if self._agreement is None:
             raise ConfigurationError(
-                "the ranks cannot agree on a request: there is no process group, or signals=False was given"
+                "the ranks cannot agree on a request: there is no process group, or signals=False and "
+                "remote_saves=False were given"
             )
         self._wishes.ask(stop=stop)
 
@@ -236,6 +247,7 @@ class Checkpointer:
         if self._closed:
             return
         self._closed = True
+        self._stop_watching()
         atexit.unregister(self._at_exit)
         try:
             self._outcomes.wait()
@@ -265,6 +277,7 @@ class Checkpointer:
         """
         if self._closed:
             raise ConfigurationError("this Checkpointer is closed; make a new one")
+        self._stop_watching()
         if self._saver is not None:
             self._outcomes.wait_quietly()
             self._saver.attempt.close()
@@ -280,7 +293,15 @@ class Checkpointer:
         self._outcomes.forget_last()
         self._last_step = resumed.step
         self._saved_at = time.monotonic()
+        if self._hears_requests:
+            self._watch = attempt.watch_requests(partial(self._wishes.ask, stop=False))
+            weakref.finalize(self, self._watch.end)
         return saver
+
+    def _stop_watching(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
 
     def _present_saver(self) -> Saver:
         """The saver of the present attempt; without `resume()`, that of a fresh one in a run nobody has saved to."""
@@ -297,25 +318,37 @@ class Checkpointer:
             raise ConfigurationError(f"{name} has got checkpoints from elsewhere meanwhile: {hint}")
         return self._start_saving(attempt, Resumed(0, None, "fresh"))
 
-    def _save(self, n: int, metrics: Mapping[str, Any] | None, *, retry: bool) -> None:
+    def _save(self, n: int, metrics: Mapping[str, Any] | None, *, retry: bool) -> bool:
+        """Whether a save was begun: what was asked for before is fulfilled by it."""
         saver = self._present_saver()
         if self._outcomes.last_step == n and (not retry or self._outcomes.wait_quietly()):
             _LOGGER.info("step %d is already saved, so it is not saved again", n)
-            return
+            return False
         self._outcomes.notice(raise_failures=self._on_error == "raise", wait=True)
         self._saved_at = time.monotonic()
+        self._fulfil_wishes()
         with self._outcomes.beginning(n) as begun:
             begun(saver.save(n, metrics))
+        return True
 
-    def _save_at_edge(self, n: int, metrics: Mapping[str, Any] | None, *, retry: bool) -> None:
+    def _fulfil_wishes(self) -> None:
+        """All ranks begin a save, so that none of them acts once more on what was asked for before it."""
+        self._wishes.fulfil()
+        if self._agreement is not None:
+            self._agreement.fulfil()
+        if self._agreed is Wish.SAVE:
+            self._agreed = Wish.NOTHING
+
+    def _save_at_edge(self, n: int, metrics: Mapping[str, Any] | None, *, retry: bool) -> bool:
         self._present_saver()
         try:
-            self._save(n, metrics, retry=retry)
+            return self._save(n, metrics, retry=retry)
         except AttemptFenced:
             raise
         except Exception:  # the edge of training: a failed save, kept in failures, must not end it
             if self._on_error == "raise":
                 raise
+            return True
 
     def _stop(self, n: int) -> None:
         """The end of training that all ranks agreed on: wait for the commit and say whether there is one."""

@@ -44,6 +44,10 @@ class Wishes:
         if wish is Wish.SAVE_AND_STOP:
             self.stop_asked = True
 
+    def fulfil(self) -> None:
+        """A save begins now: what was asked up to now is no more a wish. A stop is."""
+        self._taken = (self._asked, self._signalled)
+
     def take(self) -> Wish:
         """What was asked since the last call; a stop is handed out once."""
         seen = (self._asked, self._signalled)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from shardkeep.connection.request_client import RequestClient
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.errors import SaveFailed
 from shardkeep.format.segments import SliceRecord
@@ -19,6 +20,7 @@ from shardkeep.protocol.messages import (
     ResumeDecision,
 )
 from shardkeep.store.checkpoint import Checkpoint
+from shardkeep.store.request_watch import RequestWatch
 from shardkeep.store.save_handle import SaveHandle
 from shardkeep.store.save_writer import SaveWriter
 from shardkeep.uploader.arena import Arena
@@ -112,6 +114,13 @@ class Attempt:
                 if not answer.complete and time.monotonic() - started < 0.2:
                     time.sleep(0.2)
         return answer
+
+    def watch_requests(self, ask: Callable[[], object]) -> RequestWatch:
+        """Call `ask` from another thread whenever somebody asks the service for a save of this attempt now.
+
+        Stop what it gives. One rank of a job is enough.
+        """
+        return RequestWatch(RequestClient.apart(self._service.transport), self.id, ask)
 
     def start_save(self, step: int, *, expected_bytes: int) -> SaveWriter:
         """Begin the next save, after the one in flight has ended however it ended.

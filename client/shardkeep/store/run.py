@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from shardkeep.connection.keeping_client import KeepingClient
+from shardkeep.connection.request_client import RequestClient
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.errors import ConfigurationError
 from shardkeep.protocol.messages import (
@@ -21,6 +22,7 @@ from shardkeep.protocol.messages import (
     RetentionPlanAnswer,
     RetentionRules,
     RunInfo,
+    SaveRequestInfo,
 )
 from shardkeep.store.attempt import Attempt
 from shardkeep.store.checkpoint import Checkpoint
@@ -122,6 +124,19 @@ class Run:
         """The newest committed checkpoint of this run with a tag; None if there is none."""
         found = self._service.checkpoints(self.project, self.name, tag=tag, state=CheckpointState.COMMITTED, limit=1)
         return next((Checkpoint(self._service, self._service.checkpoint(one.id)) for one in found), None)
+
+    # --- asking the job that trains it -------------------------------------------------------------------------------
+
+    def request_save(self) -> SaveRequestInfo:
+        """Ask the run's current attempt, wherever it trains, to save at its next step; returns at once.
+
+        While a request waits, this is the same one. Conflict `no_attempt` where nothing has begun to train the run.
+        """
+        return RequestClient(self._service.transport).request_save(self.project, self.name)
+
+    def save_request(self) -> SaveRequestInfo:
+        """The last request of the current attempt: `none`, `waiting`, `saving` or `done`, and the checkpoint."""
+        return RequestClient(self._service.transport).save_request(self.project, self.name)
 
     # --- keeping -----------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ Context = Annotated[ServiceContext, Depends(get_context)]
 Admin = Annotated[Principal, Depends(requires(Scope.ADMIN))]
 Word = Annotated[str | None, Query(max_length=400)]
 JSON_LINES: Final = "application/x-ndjson"
+_SAVED_AS: Final = 'attachment; filename="shardkeep-audit.jsonl"'
+"""A browser that follows a link to the export saves it, and never shows what others wrote as a page of ours."""
 
 
 def audit_filter(
@@ -58,4 +60,4 @@ def export_audit(context: Context, principal: Admin, wanted: Wanted) -> Streamin
     pieces = export_entries(context, principal, wanted)
     first = next(pieces)  # refusals come with it, before the answer begins
     whole: Iterator[bytes] = chain([first], pieces)
-    return StreamingResponse(whole, media_type=JSON_LINES)
+    return StreamingResponse(whole, media_type=JSON_LINES, headers={"content-disposition": _SAVED_AS})

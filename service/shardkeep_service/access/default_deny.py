@@ -13,8 +13,19 @@ from shardkeep.protocol import routes
 from shardkeep_service.access.dependency import ScopeRequirement
 from shardkeep_service.access.scopes import Scope
 
-PUBLIC: Final = frozenset({routes.LIVEZ, routes.READYZ})
-"""The only routes without a token: a supervisor must be able to ask whether the process lives."""
+PUBLIC: Final = frozenset(
+    {
+        ("GET", routes.LIVEZ),
+        ("GET", routes.READYZ),
+        ("POST", routes.SIGN_IN),
+        ("DELETE", routes.SIGN_IN),
+        ("GET", routes.UI),
+        ("GET", f"{routes.UI}/{{path:path}}"),
+        ("GET", "/"),
+    }
+)
+"""The only requests without a token: whether the process lives; a sign-in, which checks its token itself, and its end;
+the files of the dashboard, which are the same for everyone."""
 
 
 class UndeclaredScope(RuntimeError):
@@ -32,9 +43,16 @@ def declared_scope(route: BaseRoute) -> Scope | None:
 def check_every_route_declares_a_scope(table: Iterable[BaseRoute]) -> None:
     """UndeclaredScope for the first route that is neither public nor guarded."""
     for route in table:
-        path = getattr(route, "path", repr(route))
-        if path not in PUBLIC and declared_scope(route) is None:
+        if not is_public(route) and declared_scope(route) is None:
+            path = getattr(route, "path", repr(route))
             raise UndeclaredScope(f"{path} declares no scope: give it Depends(requires(Scope...))")
+
+
+def is_public(route: BaseRoute) -> bool:
+    """Whether every request that this route serves may come without a token."""
+    if not isinstance(route, APIRoute) or not route.methods:
+        return False
+    return {(method, route.path) for method in route.methods} <= PUBLIC
 
 
 def _calls(dependant: Dependant) -> Iterator[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import CreateJobToken, CreateToken, NewToken, Page, TokenInfo
@@ -52,11 +52,15 @@ def list_tokens(
     principal: Admin,
     project: str | None = None,
     living: bool = False,
+    parent: Annotated[str | None, Query(max_length=64)] = None,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
 ) -> Page[TokenInfo]:
-    """Tokens, newest first; with `project` those that may see it, with `living` those that can still be used."""
-    return tokens.list_tokens(context, principal, project=project, living=living, limit=limit, cursor=cursor)
+    """Tokens, newest first; with `project` those that may see it, with `living` those that can still be used, with
+    `parent` those that this token minted for jobs, which are revoked with it.
+    """
+    wanted = tokens.TokenFilter(project=project, living=living, parent=parent)
+    return tokens.list_tokens(context, principal, wanted, limit=limit, cursor=cursor)
 
 
 @router.get(routes.TOKEN)

@@ -1,8 +1,9 @@
-"""The gate: from an Authorization header to a principal, remembered for a moment.
+"""The gate: from a bearer token, or the secret of a browser's cookie, to a principal, remembered for a moment.
 
 Every request of every rank passes here, so a token found in the database is remembered for one second: a revoked token
 lives at most that much longer on other replicas, and not at all on the one that revoked it. At most 10,000 are
-remembered; then all are forgotten and asked for again. Unknown tokens are not remembered.
+remembered; then all are forgotten and asked for again. Unknown tokens are not remembered. Sign-ins likewise, apart: a
+cookie's secret is no bearer token, nor is a token a cookie's secret.
 
 Uses are gathered in memory and written together by `write_uses`, each token's at most once a minute; a process that is
 killed loses the last minute of them, which is all they are worth.
@@ -17,9 +18,11 @@ from typing import Final
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep_service.access import repository
+from shardkeep_service.access.browser_cookie import secret_hash
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.secrets import token_hash
 from shardkeep_service.access.service import principal_of
+from shardkeep_service.access.sign_ins import sign_in_of, touch_sign_ins
 from shardkeep_service.database.database import Database
 from shardkeep_service.errors import Refusal
 from shardkeep_service.moments import MICROS_PER_SECOND
@@ -31,58 +34,107 @@ _LONGEST_TEXT: Final = 200
 
 
 class Gate:
-    """Recognises tokens. Thread-safe; one per application."""
+    """Recognises tokens and sign-ins. Thread-safe; one per application."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._database = database
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._remembered: dict[str, tuple[Principal, float]] = {}
-        self._uses: dict[str, int] = {}
-        """Token id to database time: uses that are not written yet."""
+        self._tokens = _Remembered(clock)
+        self._sign_ins = _Remembered(clock)
 
     def remembered(self, text: str) -> Principal | None:
         """The principal of a token seen within the last second; blocks on nothing."""
-        with self._lock:
-            found = self._remembered.get(token_hash(text))
-        return None if found is None or self._clock() > found[1] else found[0]
+        return self._tokens.find(token_hash(text))
 
     def recognise(self, text: str) -> Principal:
         """The principal, from the database; refuses `token_invalid` and `token_expired`."""
         with self._database.read() as session:
             now = self._database.now(session)
             principal = principal_of(session, text, now=now)
-        with self._lock:
-            if len(self._remembered) >= _REMEMBERED_LIMIT:
-                self._remembered.clear()
-            self._remembered[token_hash(text)] = (principal, self._clock() + _seconds_to_remember(principal, now))
-            self._uses[principal.token_id] = now
+        self._tokens.keep(token_hash(text), principal, _seconds_to_remember(principal.expires_at, now))
+        self._tokens.note_use(principal.token_id, now)
+        return principal
+
+    def remembered_sign_in(self, secret: str) -> Principal | None:
+        """The principal of a sign-in seen within the last second; blocks on nothing."""
+        return self._sign_ins.find(secret_hash(secret))
+
+    def recognise_sign_in(self, secret: str) -> Principal:
+        """The principal of a sign-in, from the database; refuses `sign_in_ended`."""
+        with self._database.read() as session:
+            now = self._database.now(session)
+            row, _, principal = sign_in_of(session, secret, now=now)
+            expires_at = row.expires_at
+        self._sign_ins.keep(secret_hash(secret), principal, _seconds_to_remember(expires_at, now))
+        self._sign_ins.note_use(secret_hash(secret), now)
+        self._tokens.note_use(principal.token_id, now)
         return principal
 
     def forget(self) -> None:
-        """Forgets every token, so that a revocation counts at once."""
-        with self._lock:
-            self._remembered.clear()
+        """Forgets everyone, so that a revocation or the end of a sign-in counts at once."""
+        self._tokens.forget()
+        self._sign_ins.forget()
 
     def write_uses(self) -> None:
         """Writes the uses gathered since the last call, in one transaction. Called every WRITE_USES_SECONDS."""
+        tokens, sign_ins = self._tokens.take_uses(), self._sign_ins.take_uses()
+        if tokens:
+            with self._database.write() as session:
+                repository.touch(session, tokens)
+                touch_sign_ins(session, sign_ins)
+
+
+class _Remembered:
+    """Principals by the hash of what they showed, for a moment; and uses that are not written yet."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._found: dict[str, tuple[Principal, float]] = {}
+        self._uses: dict[str, int] = {}
+
+    def find(self, hashed: str) -> Principal | None:
+        with self._lock:
+            found = self._found.get(hashed)
+        return None if found is None or self._clock() > found[1] else found[0]
+
+    def keep(self, hashed: str, principal: Principal, seconds: float) -> None:
+        with self._lock:
+            if len(self._found) >= _REMEMBERED_LIMIT:
+                self._found.clear()
+            self._found[hashed] = (principal, self._clock() + seconds)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._found.clear()
+
+    def note_use(self, name: str, now: int) -> None:
+        with self._lock:
+            self._uses[name] = now
+
+    def take_uses(self) -> dict[str, int]:
         with self._lock:
             uses, self._uses = self._uses, {}
-        if uses:
-            with self._database.write() as session:
-                repository.touch(session, uses)
+        return uses
 
 
-def _seconds_to_remember(principal: Principal, now: int) -> float:
+def _seconds_to_remember(expires_at: int | None, now: int) -> float:
     """Not beyond its expiry by database time: the clock of this machine may be wrong."""
-    if principal.expires_at is None:
+    if expires_at is None:
         return REMEMBER_SECONDS
-    return min(REMEMBER_SECONDS, (principal.expires_at - now) / MICROS_PER_SECOND)
+    return min(REMEMBER_SECONDS, (expires_at - now) / MICROS_PER_SECOND)
 
 
 def bearer_token(authorization: str | None) -> str:
     """The token in an Authorization header; `token_missing` refuses its absence and any other scheme."""
+    text = find_bearer_token(authorization)
+    if text is None:
+        raise Refusal(ErrorCode.TOKEN_MISSING, "send the token as `Authorization: Bearer shardkeep_...`")
+    return text
+
+
+def find_bearer_token(authorization: str | None) -> str | None:
+    """The token in an Authorization header, or None: a proxy may use the header for a scheme of its own."""
     scheme, _, text = (authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
-        raise Refusal(ErrorCode.TOKEN_MISSING, "send the token as `Authorization: Bearer shardkeep_...`")
+        return None
     return text.strip()[:_LONGEST_TEXT]

@@ -14,6 +14,7 @@ class Token(Base):
     """A bearer token, known by its SHA-256 only."""
 
     __tablename__ = "tokens"
+    __table_args__ = (Index("ix_tokens_created_at_id", "created_at", "id"),)
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
@@ -31,6 +32,19 @@ class Token(Base):
     expires_at: Mapped[Micros | None]
     last_used_at: Mapped[Micros | None]
     revoked_at: Mapped[Micros | None]
+
+
+class SignInRow(Base):
+    """One browser's sign-in: its cookie holds a secret, known by its SHA-256 only, and stands for the token."""
+
+    __tablename__ = "sign_ins"
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    token_id: Mapped[Id] = mapped_column(ForeignKey("tokens.id"), index=True)
+    created_at: Mapped[Micros]
+    expires_at: Mapped[Micros] = mapped_column(index=True)
+    last_used_at: Mapped[Micros | None]
 
 
 class TokenProject(Base):

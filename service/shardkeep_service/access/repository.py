@@ -51,11 +51,13 @@ def tokens_before(
     *,
     within: Collection[str] | None,
     project_id: str | None,
+    parent_id: str | None,
     living_at: int | None,
     limit: int,
 ) -> Sequence[Token]:
     """Tokens, newest first, before `position`: those that reach no further than the projects `within`, that may see
-    `project_id`, and that are neither revoked nor expired at `living_at`, as far as these are given.
+    `project_id`, that `parent_id` minted, and that are neither revoked nor expired at `living_at`, as far as these are
+    given.
     """
     query = select(Token).order_by(Token.created_at.desc(), Token.id.desc()).limit(limit)
     if position is not None:
@@ -67,6 +69,8 @@ def tokens_before(
     if project_id is not None:
         bound = select(TokenProject).where(TokenProject.token_id == Token.id, TokenProject.project_id == project_id)
         query = query.where(or_(Token.project_id.is_(None), bound.exists()))
+    if parent_id is not None:
+        query = query.where(Token.parent_id == parent_id)
     if living_at is not None:
         query = query.where(_living(living_at))
     return session.scalars(query).all()

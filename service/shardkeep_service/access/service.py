@@ -62,6 +62,11 @@ def principal_of(session: Session, text: str, *, now: int) -> Principal:
     token = repository.token_by_hash(session, token_hash(text)) if is_token_text(text) else None
     if token is None or token.revoked_at is not None or not hmac.compare_digest(token.hash, token_hash(text)):
         raise Refusal(ErrorCode.TOKEN_INVALID, "the token is unknown or revoked; ask an administrator for a new one")
+    return principal_of_token(session, token, now=now)
+
+
+def principal_of_token(session: Session, token: Token, *, now: int) -> Principal:
+    """Who holds a token that is known and not revoked; `token_expired` refuses."""
     project_ids = None if token.project_id is None else repository.projects_of(session, token.id)
     principal = Principal(token.id, token.name, Scope(token.scope), project_ids, token.expires_at, token.run_id)
     check_not_expired(principal, now=now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -23,6 +24,15 @@ from shardkeep_service.projects.service import find_project
 from shardkeep_service.service_context import ServiceContext
 
 _LIST: Final = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFilter:
+    """Which tokens are asked for: that may see a project, that can still be used, that a token minted."""
+
+    project: str | None = None
+    living: bool = False
+    parent: str | None = None
 
 
 def make_token(context: ServiceContext, giver: Principal, body: CreateToken) -> NewToken:
@@ -70,25 +80,20 @@ def issue(
 
 
 def list_tokens(
-    context: ServiceContext,
-    principal: Principal,
-    *,
-    project: str | None,
-    living: bool,
-    limit: int,
-    cursor: str | None,
+    context: ServiceContext, principal: Principal, wanted: TokenFilter, *, limit: int, cursor: str | None
 ) -> Page[TokenInfo]:
     """Tokens, newest first. One bound to projects sees those that reach no further."""
     size = bounded_limit(limit)
-    filters = {"project": project, "living": living}
+    filters = asdict(wanted)
     position = decode_cursor(cursor, _LIST, filters, (int, str))
     with context.database.read() as session:
         rows = repository.tokens_before(
             session,
             None if position is None else (position[0], position[1]),
             within=principal.project_ids,
-            project_id=None if project is None else find_project(session, principal, project).id,
-            living_at=context.database.now(session) if living else None,
+            project_id=None if wanted.project is None else find_project(session, principal, wanted.project).id,
+            parent_id=wanted.parent,
+            living_at=context.database.now(session) if wanted.living else None,
             limit=size + 1,
         )
         items = token_infos(session, rows[:size])

@@ -21,9 +21,11 @@ NAMED_LIMIT: Final = 100
 
 
 def abort_checkpoint(context: ServiceContext, principal: Principal, checkpoint_id: str, body: AbortCheckpoint) -> None:
-    """Ends an unfinished checkpoint because a rank gave up; idempotent, and a conflict once it is committed."""
+    """Ends an unfinished checkpoint that a rank or somebody gave up. Idempotent; a conflict once it is committed."""
     with context.database.read() as session:
-        check_rank(find_checkpoint(session, principal, checkpoint_id), body.rank)
+        found = find_checkpoint(session, principal, checkpoint_id)
+        if body.rank is not None:
+            check_rank(found, body.rank)
     with context.database.write() as session:
         checkpoint = lock_checkpoint(session, checkpoint_id)
         if checkpoint.state == CheckpointState.ABORTED.value:
@@ -36,7 +38,7 @@ def abort_checkpoint(context: ServiceContext, principal: Principal, checkpoint_i
                 " if it should go",
                 state=checkpoint.state,
             )
-        abort_now(session, checkpoint, _given_up(body), actor=principal)
+        abort_now(session, checkpoint, _given_up(body, principal), actor=principal)
     context.board.notify(checkpoint_id)
     context.metrics.checkpoints.labels(ErrorCode.ABORTED_BY_CLIENT.value).inc()
 
@@ -83,7 +85,10 @@ def aborted_refusal(checkpoint: Checkpoint) -> Refusal:
     )
 
 
-def _given_up(body: AbortCheckpoint) -> AbortInfo:
+def _given_up(body: AbortCheckpoint, principal: Principal) -> AbortInfo:
+    if body.rank is None:
+        reason = f"{principal.name} ended it: {body.reason}"
+        return AbortInfo(code=ErrorCode.ABORTED_BY_CLIENT, reason=reason)
     return AbortInfo(
         code=ErrorCode.ABORTED_BY_CLIENT,
         reason=f"rank {body.rank} gave up: {body.reason}",

@@ -13,10 +13,12 @@ from shardkeep.protocol.versions import WAIT_SECONDS_LIMIT
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.checkpoints.aborting import abort_checkpoint
 from shardkeep_service.checkpoints.arrival import check_manifest
+from shardkeep_service.checkpoints.contents_endpoints import router as contents_router
 from shardkeep_service.checkpoints.control_plane import ControlPlane, get_control_plane
 from shardkeep_service.checkpoints.opening import Opening
 from shardkeep_service.checkpoints.reading_endpoints import router as reading_router
 from shardkeep_service.checkpoints.repository import unknown_checkpoint
+from shardkeep_service.checkpoints.save_endpoints import router as save_router
 from shardkeep_service.checkpoints.sessions import Beat
 from shardkeep_service.checkpoints.states import Snapshot, load_snapshot
 from shardkeep_service.checkpoints.transition_endpoints import router as transition_router
@@ -121,4 +123,6 @@ def _look(context: ServiceContext, principal: Principal, checkpoint_id: str) -> 
 
 
 router.routes.extend(reading_router.routes)
+router.routes.extend(contents_router.routes)
 router.routes.extend(transition_router.routes)
+router.routes.extend(save_router.routes)

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from blake3 import blake3
 
-from shardkeep.format.manifest import Manifest
+from shardkeep.format.manifest import EnvironmentValue, Manifest
 
 RANK_0_SUFFIX: Final = "@rank0"
 """A metric's mean over ranks has its own name; rank 0's, where there is more than one rank, this behind the name."""
+
+_MAX_EXACT_INT: Final = (1 << 53) - 1
 
 
 @dataclass(slots=True)
@@ -29,7 +31,7 @@ class Findings:
         """Merge the values, metrics and environment of one rank."""
         self._ranks += 1
         if manifest.rank == 0:
-            self._environment = dict(manifest.environment)
+            self._environment = {name: _written(value) for name, value in manifest.environment.items()}
             self._first_metrics = dict(manifest.metrics)
         for name, number in manifest.metrics.items():
             self._metrics.setdefault(name, []).append(number)
@@ -42,7 +44,7 @@ class Findings:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Rank 0's."""
+        """Rank 0's, as JSON and its readers can hold it."""
         return self._environment
 
     def per_rank_values(self) -> list[str]:
@@ -81,6 +83,15 @@ def written_metric(number: float) -> float | str:
     if math.isfinite(number):
         return number
     return "NaN" if math.isnan(number) else ("Infinity" if number > 0 else "-Infinity")
+
+
+def _written(value: EnvironmentValue) -> EnvironmentValue:
+    """Numbers that JSON lacks, or that a double cannot hold, as texts. PostgreSQL refuses the former: the commit would
+    fail again and again.
+    """
+    if isinstance(value, float):
+        return written_metric(value)
+    return str(value) if type(value) is int and abs(value) > _MAX_EXACT_INT else value
 
 
 def _mean(numbers: Sequence[float]) -> float:

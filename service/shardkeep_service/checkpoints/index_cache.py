@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections import OrderedDict
 from typing import Any, Final
 
 import numpy as np
@@ -13,9 +11,10 @@ from shardkeep.errors import FormatError
 from shardkeep.format.index import Index, decode_index
 from shardkeep_service.blob_store.blob_store import BlobStore
 from shardkeep_service.blob_store.errors import BlobMissing
+from shardkeep_service.checkpoints.bounded_cache import BoundedCache
 
 DEFAULT_LIMIT_BYTES: Final = 1 << 30
-_NAME_BYTES: Final = 100
+NAME_BYTES: Final = 100
 """A guess at what one tensor name costs in memory."""
 
 
@@ -24,52 +23,29 @@ class IndexCache:
 
     def __init__(self, blob_store: BlobStore, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self._blob_store = blob_store
-        self._limit_bytes = limit_bytes
-        self._lock = threading.Lock()
-        self._indexes: OrderedDict[str, tuple[Index, int]] = OrderedDict()
-        self._held_bytes = 0
-        self._loading: dict[str, threading.Lock] = {}
+        self._kept = BoundedCache[str, Index](memory_bytes, limit_bytes=limit_bytes)
 
     def get(self, key: str) -> Index:
         """The index stored under `key`; BlobMissing or FormatError when it cannot be read back."""
-        index = self._held(key)
-        if index is not None:
-            return index
-        with self._lock:
-            loading = self._loading.setdefault(key, threading.Lock())
-        with loading:
-            index = self._held(key)
-            if index is None:
-                index = self._load(key)
-                self.put(key, index)
-        with self._lock:
-            self._loading.pop(key, None)
-        return index
+        return self._kept.get(key, lambda: self._load(key))
 
     def put(self, key: str, index: Index) -> None:
         """Keeps an index that is stored under `key`, and lets the longest unused go."""
-        size_bytes = memory_bytes(index)
-        with self._lock:
-            if key in self._indexes:
-                return
-            self._indexes[key] = (index, size_bytes)
-            self._held_bytes += size_bytes
-            while self._held_bytes > self._limit_bytes and len(self._indexes) > 1:
-                _, (_, freed) = self._indexes.popitem(last=False)
-                self._held_bytes -= freed
+        self._kept.put(key, index)
+
+    def clear(self) -> None:
+        """Lets all go."""
+        self._kept.clear()
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of what is kept, the longest unused first."""
+        return self._kept.keys
 
     @property
     def held_bytes(self) -> int:
         """What is kept now."""
-        return self._held_bytes
-
-    def _held(self, key: str) -> Index | None:
-        with self._lock:
-            found = self._indexes.get(key)
-            if found is None:
-                return None
-            self._indexes.move_to_end(key)
-            return found[0]
+        return self._kept.held_bytes
 
     def _load(self, key: str) -> Index:
         size_bytes = self._blob_store.size(key)
@@ -85,12 +61,13 @@ class IndexCache:
 
 def memory_bytes(index: Index) -> int:
     """About what an index takes in memory: its columns and its names."""
-    return _column_bytes(index) + _NAME_BYTES * len(index.tensor_names)
+    return column_bytes(index) + NAME_BYTES * len(index.tensor_names)
 
 
-def _column_bytes(value: Any) -> int:
+def column_bytes(value: Any) -> int:
+    """The bytes of all arrays in a dataclass and in the dataclasses inside it."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     if dataclasses.is_dataclass(value):
-        return sum(_column_bytes(getattr(value, member.name)) for member in dataclasses.fields(value))
+        return sum(column_bytes(getattr(value, member.name)) for member in dataclasses.fields(value))
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final, TypeAlias
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, and_, false, or_, select
 from sqlalchemy.orm import Session
 
 from shardkeep.protocol.messages import CheckpointState, CheckpointSummary, Page
@@ -16,7 +16,7 @@ from shardkeep_service.checkpoints.repository import load_places, places
 from shardkeep_service.checkpoints.views import summaries
 from shardkeep_service.cursors import bounded_limit, decode_cursor, encode_cursor
 from shardkeep_service.projects.service import find_project
-from shardkeep_service.runs.lines import heads_of, line_query, on_line
+from shardkeep_service.runs.lines import heads_of, ids_on_line
 from shardkeep_service.runs.service import find_run
 from shardkeep_service.service_context import ServiceContext
 
@@ -48,7 +48,7 @@ class CheckpointFilter:
         if self.step_max is not None:
             query = query.where(Checkpoint.step <= self.step_max)
         if self.pinned is not None:
-            query = query.where(Checkpoint.pinned.is_(self.pinned))
+            query = query.where(Checkpoint.pinned if self.pinned else ~Checkpoint.pinned)  # as its index says it
         if self.attempt is not None:
             query = query.where(Checkpoint.attempt_id == self.attempt)
         if self.tag is not None:
@@ -97,19 +97,28 @@ def list_checkpoints(
     filters = {"project": project, **asdict(wanted)}
     position = decode_cursor(cursor, _OF_ALL, filters, (int, str))
     with context.database.read() as session:
-        query = wanted.narrow(places())
-        if project is not None:
-            query = query.where(Checkpoint.project_id == find_project(session, principal, project).id)
-        elif principal.project_ids is not None:
-            query = query.where(Checkpoint.project_id.in_(principal.project_ids))
-        if principal.run_id is not None:
-            query = query.where(Checkpoint.run_id == principal.run_id)
+        query = within_reach(session, wanted.narrow(places()), principal, project)
         query = query.order_by(Checkpoint.opened_at.desc(), Checkpoint.id.desc()).limit(size + 1)
         if position is not None:
-            opened_at, checkpoint_id = position
-            earlier = (Checkpoint.opened_at == opened_at) & (Checkpoint.id < checkpoint_id)
-            query = query.where((Checkpoint.opened_at < opened_at) | earlier)
+            query = query.where(before(*position))
         return _page(session, query, size, lambda row: encode_cursor(_OF_ALL, filters, (row.opened_at, row.id)))
+
+
+def within_reach(session: Session, query: _Query, principal: Principal, project: str | None) -> _Query:
+    """The query for what the token may see, of one project where it is named; refuses `unknown_project`."""
+    if project is not None:
+        query = query.where(Checkpoint.project_id == find_project(session, principal, project).id)
+    elif principal.project_ids is not None:
+        query = query.where(Checkpoint.project_id.in_(sorted(principal.project_ids)))
+    if principal.run_id is not None:
+        query = query.where(Checkpoint.run_id == principal.run_id)
+    return query
+
+
+def before(opened_at: int, checkpoint_id: str) -> ColumnElement[bool]:
+    """What comes after that checkpoint in a list of the newest first; the bound lets an index begin there."""
+    earlier = or_(Checkpoint.opened_at < opened_at, Checkpoint.id < checkpoint_id)
+    return and_(Checkpoint.opened_at <= opened_at, earlier)
 
 
 def _page(
@@ -121,6 +130,8 @@ def _page(
 
 
 def _on_line_of(session: Session, query: _Query, run_id: str, *, wanted: bool) -> _Query:
-    line = line_query(list(heads_of(session, [run_id]).values()))
-    stands = select(line.c.head).where(on_line(line)).exists()
-    return query.where(stands if wanted else ~stands)
+    head = heads_of(session, [run_id]).get(run_id)
+    if head is None:
+        return query.where(false()) if wanted else query
+    standing = ids_on_line(run_id, head)
+    return query.where(Checkpoint.id.in_(standing) if wanted else Checkpoint.id.not_in(standing))

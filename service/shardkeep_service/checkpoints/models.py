@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shardkeep_service.database.base import Base, BigInt, Id, Micros
+
+
+def _partial(name: str, *columns: str, where: str) -> Index:
+    """An index of the few rows that meet a condition; on SQLite a boolean is a number."""
+    on_sqlite = f"{where} = 1" if where.isidentifier() else where
+    return Index(name, *columns, sqlite_where=text(on_sqlite), postgresql_where=text(where))
 
 
 class Checkpoint(Base):
@@ -21,6 +27,15 @@ class Checkpoint(Base):
         Index("ix_checkpoints_opened_at_id", "opened_at", "id"),
         Index("ix_checkpoints_state_deadline", "state", "deadline"),
         Index("ix_checkpoints_scrubbed_at", "scrubbed_at"),
+        Index("ix_checkpoints_state_opened_at_id", "state", "opened_at", "id"),
+        Index("ix_checkpoints_project_id_opened_at_id", "project_id", "opened_at", "id"),
+        Index("ix_checkpoints_project_id_state_opened_at_id", "project_id", "state", "opened_at", "id"),
+        Index("ix_checkpoints_run_id_state_number", "run_id", "state", "number"),
+        # Covers the overview's sums over time: a year of saves is read from the index alone.
+        Index("ix_checkpoints_committed_at", "committed_at", "project_id", "run_id", "new_bytes", "raw_bytes"),
+        _partial("ix_checkpoints_run_id_committed_sequence", "run_id", "sequence", where="state = 'committed'"),
+        _partial("ix_checkpoints_pinned", "opened_at", "id", where="pinned"),
+        _partial("ix_checkpoints_quarantined", "state", "project_id", where="quarantined"),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
@@ -71,7 +86,10 @@ class CheckpointTag(Base):
     """One tag of one checkpoint."""
 
     __tablename__ = "checkpoint_tags"
-    __table_args__ = (Index("ix_checkpoint_tags_run_id_tag", "run_id", "tag"),)
+    __table_args__ = (
+        Index("ix_checkpoint_tags_run_id_tag", "run_id", "tag"),
+        Index("ix_checkpoint_tags_tag_checkpoint_id", "tag", "checkpoint_id"),
+    )
 
     checkpoint_id: Mapped[Id] = mapped_column(ForeignKey("checkpoints.id"), primary_key=True)
     tag: Mapped[str] = mapped_column(String(128), primary_key=True)
@@ -90,6 +108,10 @@ class RankSession(Base):
     lease_until: Mapped[Micros]
     missing_chunks: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     """Digests that validation found lost or damaged: the rank uploads them and its manifest again."""
+    offered_bytes: Mapped[int] = mapped_column(BigInt, default=0, server_default="0")
+    """Stored bytes of the chunks it has offered so far."""
+    present_bytes: Mapped[int] = mapped_column(BigInt, default=0, server_default="0")
+    """Of these, what was stored already."""
 
 
 class ManifestRow(Base):

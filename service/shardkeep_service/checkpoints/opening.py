@@ -24,6 +24,7 @@ from shardkeep_service.runs.attempts import check_current
 from shardkeep_service.runs.lines import last_on_lines
 from shardkeep_service.runs.models import Attempt, Run
 from shardkeep_service.runs.repository import lock_runs
+from shardkeep_service.runs.save_requests import request_waits
 from shardkeep_service.service_context import ServiceContext
 
 
@@ -42,6 +43,8 @@ class _Loaded:
     """What a batch of openings needs to know, read once under the locks of the runs."""
 
     attempts: dict[str, tuple[Attempt, Run]]
+    requested: set[str]
+    """The attempts whose next checkpoint takes up a request to save now."""
     checkpoints: dict[tuple[str, int], Checkpoint]
     arrived: set[tuple[str, int]] = field(default_factory=set)
     sessions: dict[tuple[str, int], RankSession] = field(default_factory=dict)
@@ -78,6 +81,9 @@ class OpeningWriter:
         if checkpoint is None:
             checkpoint = self._create(session, attempt, run, opening, now=now)
             loaded.checkpoints[key] = checkpoint
+            if attempt.id in loaded.requested:
+                loaded.requested.discard(attempt.id)
+                attempt.save_request_checkpoint_id = checkpoint.id
         elif checkpoint.step != opening.body.step:
             raise _step_disagrees(checkpoint, opening.body)
         return checkpoint
@@ -163,12 +169,17 @@ def _load(session: Session, openings: Sequence[Opening]) -> _Loaded:
     attempt_ids = {opening.attempt_id for opening in openings}
     run_ids = select(Attempt.run_id).where(Attempt.id.in_(attempt_ids))
     runs = lock_runs(session, run_ids)
-    attempts = session.scalars(select(Attempt).where(Attempt.id.in_(attempt_ids)))
+    attempts = session.execute(
+        select(Attempt, Checkpoint.state)
+        .outerjoin(Checkpoint, Checkpoint.id == Attempt.save_request_checkpoint_id)
+        .where(Attempt.id.in_(attempt_ids))
+    ).all()
     keys = {(opening.attempt_id, opening.body.save) for opening in openings}
     query = select(Checkpoint).where(tuple_(Checkpoint.attempt_id, Checkpoint.save).in_(keys))
     query = query.order_by(Checkpoint.id).with_for_update(key_share=True)
     return _Loaded(
-        attempts={attempt.id: (attempt, runs[attempt.run_id]) for attempt in attempts},
+        attempts={attempt.id: (attempt, runs[attempt.run_id]) for attempt, _ in attempts},
+        requested={attempt.id for attempt, taken_up_in in attempts if request_waits(attempt, taken_up_in)},
         checkpoints={(row.attempt_id, row.save): row for row in session.scalars(query)},
     )
 

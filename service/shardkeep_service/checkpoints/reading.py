@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -12,7 +13,7 @@ from shardkeep.errors import FormatError, VersionTooNew
 from shardkeep.format.dtypes import dtype_coded
 from shardkeep.format.index import Index
 from shardkeep.format.load_plan import RequestColumns, decode_request_columns, encode_load_plan, plan_load
-from shardkeep.format.names import split_name
+from shardkeep.format.names import plain_text, split_name
 from shardkeep.format.segments import SliceKind
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import CheckpointState, Page, TensorInfo
@@ -85,7 +86,7 @@ def plan(
 ) -> bytes:
     """The encoded load plan for an encoded load request."""
     request = _decode_request(body)
-    index = _index(context, indexes, principal, checkpoint_id)
+    index = open_index(context, indexes, principal, checkpoint_id)
     try:
         return encode_load_plan(plan_load(index, request))
     except FormatError as exc:
@@ -99,25 +100,43 @@ def list_tensors(
     checkpoint_id: str,
     *,
     prefix: str,
+    search: str,
     limit: int,
     cursor: str | None,
 ) -> Page[TensorInfo]:
-    """The tensors by name; `prefix` is a joined name of whole leading parts, empty for all."""
+    """The tensors by name; `prefix` is a joined name of whole leading parts, `search` any part of a name in any case.
+
+    Either is empty for all.
+    """
     size = bounded_limit(limit)
-    filters = {"checkpoint": checkpoint_id, "prefix": prefix}
+    filters = {"checkpoint": checkpoint_id, "prefix": prefix, "search": search}
     position = decode_cursor(cursor, _LIST, filters, (str,))
-    index = _index(context, indexes, principal, checkpoint_id)
+    index = open_index(context, indexes, principal, checkpoint_id)
     names = _names(index, prefix)
     start = bisect_right(names, position[0]) if position else 0
-    page = names[start : start + size]
-    following = encode_cursor(_LIST, filters, (page[-1],)) if start + size < len(names) else None
-    return Page[TensorInfo](items=[_tensor_info(index, name) for name in page], next_cursor=following)
+    found = list(islice(matching(islice(names, start, None), search), size + 1))
+    following = encode_cursor(_LIST, filters, (found[size - 1],)) if len(found) > size else None
+    return Page[TensorInfo](items=[_tensor_info(index, name) for name in found[:size]], next_cursor=following)
 
 
-def _index(context: ServiceContext, indexes: IndexCache, principal: Principal, checkpoint_id: str) -> Index:
+def matching(names: Iterable[str], search: str) -> Iterator[str]:
+    """The names that contain the text, as they are stored or as a person would write them, in upper or lower case."""
+    wanted = search.casefold()
+    for name in names:
+        if not wanted or wanted in name.casefold() or ("\\" in name and wanted in plain_text(name).casefold()):
+            yield name
+
+
+def open_index(context: ServiceContext, indexes: IndexCache, principal: Principal, checkpoint_id: str) -> Index:
+    """The index of a readable checkpoint; one that is damaged is made again from the manifests."""
     with context.database.read() as session:
         key = find_readable(session, principal, checkpoint_id).index_key
     assert key is not None  # written before the commit
+    return stored_index(context, indexes, checkpoint_id, key)
+
+
+def stored_index(context: ServiceContext, indexes: IndexCache, checkpoint_id: str, key: str) -> Index:
+    """The index stored under `key`, or one made in its place; Refusal `chunk_damaged` where that cannot be done."""
     try:
         return indexes.get(key)
     except (FormatError, BlobMissing) as exc:

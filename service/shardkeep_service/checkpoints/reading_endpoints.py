@@ -76,12 +76,13 @@ def list_tensors(
     principal: Reader,
     checkpoint: str,
     prefix: Annotated[str, Query(max_length=4096)] = "",
+    search: Annotated[str, Query(max_length=4096)] = "",
     limit: PageLimit = 50,
     cursor: PageCursor = None,
 ) -> Page[TensorInfo]:
     """The tensors of a committed checkpoint, by name."""
     return reading.list_tensors(
-        context, control.indexes, principal, checkpoint, prefix=prefix, limit=limit, cursor=cursor
+        context, control.indexes, principal, checkpoint, prefix=prefix, search=search, limit=limit, cursor=cursor
     )
 
 

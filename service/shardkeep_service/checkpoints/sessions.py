@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import String, bindparam, case, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.messages import StateAnswer
@@ -16,6 +19,8 @@ from shardkeep_service.checkpoints.aborting import check_rank
 from shardkeep_service.checkpoints.models import Checkpoint, RankSession
 from shardkeep_service.checkpoints.repository import unknown_checkpoint
 from shardkeep_service.checkpoints.states import load_snapshot
+from shardkeep_service.database.base import BigInt
+from shardkeep_service.database.row_lists import pack_rows, row_list
 from shardkeep_service.errors import Refusal
 from shardkeep_service.moments import micros
 from shardkeep_service.runs.lines import UNFINISHED
@@ -76,6 +81,61 @@ def renew(session: Session, checkpoint_id: str, ranks: Collection[int], *, lease
     statement = statement.values(lease_until=lease_until)
     session.execute(statement, execution_options={"synchronize_session": False})
     return known
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedBytes:
+    """Stored bytes of the chunks that a rank offered, and of those among them that were present."""
+
+    offered: int = 0
+    present: int = 0
+
+    def __add__(self, other: OfferedBytes) -> OfferedBytes:
+        return OfferedBytes(self.offered + other.offered, self.present + other.present)
+
+
+def renew_and_count(
+    session: Session,
+    checkpoint_id: str,
+    offered: Mapping[int, OfferedBytes],
+    *,
+    lease_until: int,
+    waits: bool = False,
+) -> set[int]:
+    """Moves the leases of these ranks like `renew`, and adds what each offered, in one statement.
+
+    Returns the ranks that it was not counted for: their session was locked, or is gone. With `waits` it waits for the
+    locks: in a transaction that holds no other, and for one rank, that is part of no deadlock either.
+    """
+    dialect = session.get_bind().dialect.name
+    counts = pack_rows((rank, one.offered, one.present) for rank, one in sorted(offered.items()))
+    values = {"of_checkpoint": checkpoint_id, "until": lease_until, "counts": counts}
+    counted = session.connection().execute(_counting(dialect, waits=waits), values)
+    return offered.keys() - set(counted.scalars())
+
+
+@cache
+def _counting(dialect: str, *, waits: bool) -> ReturningUpdate[Any]:
+    rows = row_list(dialect, "counts", (int, int, int))
+    rank, offered, present = rows.columns
+    mine = RankSession.checkpoint_id == bindparam("of_checkpoint", type_=String)
+    free = (
+        select(RankSession.rank)
+        .where(mine, RankSession.rank.in_(select(rank).select_from(rows.source)))
+        .with_for_update(skip_locked=not waits)
+        .cte("free")
+    )
+    until = bindparam("until", type_=BigInt)
+    return (
+        update(RankSession)
+        .where(mine, RankSession.rank == rank, RankSession.rank.in_(select(free.c.rank)))
+        .values(
+            lease_until=case((RankSession.lease_until < until, until), else_=RankSession.lease_until),
+            offered_bytes=RankSession.offered_bytes + offered,
+            present_bytes=RankSession.present_bytes + present,
+        )
+        .returning(RankSession.rank)
+    )
 
 
 def check_beat(checkpoint: Checkpoint | None, beat: Beat, renewed: set[int]) -> None:

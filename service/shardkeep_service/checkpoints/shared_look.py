@@ -1,4 +1,4 @@
-"""Long polls: however many wait for one thing, the database is asked once a second and after each change."""
+"""Long polls: however many wait for one thing, the database is asked now and then and after each change."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ class _Look(Generic[Seen]):
 class SharedLook(Generic[Seen]):
     """Looks of one kind, by board key. `load` asks the database; it may refuse. Used from one event loop."""
 
-    def __init__(self, board: StateBoard, load: Callable[[str], Seen]) -> None:
+    def __init__(
+        self, board: StateBoard, load: Callable[[str], Seen], *, max_age_seconds: float = MAX_AGE_SECONDS
+    ) -> None:
         self._board = board
         self._load = load
+        self._max_age_seconds = max_age_seconds
         self._looks: OrderedDict[str, _Look[Seen]] = OrderedDict()
         self._loading: dict[str, asyncio.Lock] = {}
 
@@ -44,7 +47,7 @@ class SharedLook(Generic[Seen]):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            timeout = min(left, MAX_AGE_SECONDS)
+            timeout = min(left, self._max_age_seconds)
             await self._board.changed(key, since=look.generation, timeout_seconds=timeout)
             look = await self._look(key)
         return look.seen
@@ -74,4 +77,4 @@ class SharedLook(Generic[Seen]):
         look = self._looks.get(key)
         if look is None or look.generation != self._board.generation(key):
             return None
-        return look if time.monotonic() - look.taken_at < MAX_AGE_SECONDS else None
+        return look if time.monotonic() - look.taken_at < self._max_age_seconds else None

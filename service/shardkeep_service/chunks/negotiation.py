@@ -18,7 +18,7 @@ from shardkeep.protocol.messages import ChunkAnswer, ChunkOffer, NegotiateAnswer
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.quotas import Allowances
 from shardkeep_service.blob_store.presigner import Presigner
-from shardkeep_service.checkpoints.sessions import renew
+from shardkeep_service.checkpoints.sessions import OfferedBytes, renew_and_count
 from shardkeep_service.checkpoints.write_batch import WriteBatch
 from shardkeep_service.chunks import pending, repository
 from shardkeep_service.chunks.direct import put_target, upload_presigner
@@ -49,22 +49,31 @@ class _Claimed:
 
     present: Present
     reserved: Mapping[str, Reserved]
+    uncounted: set[int]
+    """Ranks whose sessions somebody held, so that what they offered is not counted yet."""
 
 
 @dataclass(slots=True)
 class _Wanted:
     """All that is offered for one checkpoint in one transaction."""
 
-    ranks: set[int] = field(default_factory=set)
+    offerings: list[Offering] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     direct: dict[str, ChunkOffer] = field(default_factory=dict)
 
     def add(self, offering: Offering) -> None:
         offers = offering.request.chunks
-        self.ranks.add(offering.request.rank)
+        self.offerings.append(offering)
         self.sizes.update((offer.digest, offer.size) for offer in offers)
         if offering.direct:
             self.direct.update((offer.digest, offer) for offer in offers)
+
+    def by_rank(self, present: Present) -> dict[int, OfferedBytes]:
+        """What each rank offers."""
+        found: defaultdict[int, OfferedBytes] = defaultdict(OfferedBytes)
+        for offering in self.offerings:
+            found[offering.request.rank] += _offered_bytes(offering, present)
+        return found
 
 
 class Negotiator:
@@ -77,11 +86,16 @@ class Negotiator:
     def negotiate(self, principal: Principal, checkpoint_id: str, request: NegotiateChunks) -> NegotiateAnswer:
         """One answer per offer, in order; what is `present` is claimed, what goes directly has a pending row.
 
-        Renews the rank's session.
+        Renews the rank's session, and adds to it how many bytes it offered and how many of them were present. Offering
+        a chunk again, because the answer was lost, to heal it or to stream what could not go directly, counts it again,
+        as present if it has come meanwhile: progress to look at, and nothing that a commit depends on.
         """
         check_offers(request.chunks, limit_bytes=self._context.settings.max_chunk_bytes)
         presigner = upload_presigner(self._context) if request.direct else None
-        claimed = self._claims.submit(Offering(principal, checkpoint_id, request, direct=presigner is not None))
+        offering = Offering(principal, checkpoint_id, request, direct=presigner is not None)
+        claimed = self._claims.submit(offering)
+        if request.rank in claimed.uncounted:
+            self._count(offering, claimed.present)
         present = _visible(principal, claimed.present)
         _check_present(request.chunks, present)
         answers = [
@@ -105,6 +119,16 @@ class Negotiator:
         if presigner is None or reserved is None or not reserved.fits(offer):
             return None
         return put_target(self._context, presigner, reserved)
+
+    def _count(self, offering: Offering, present: Present) -> None:
+        """Counts, in a transaction of its own, what was not while somebody held the rank's session."""
+        offered = {offering.request.rank: _offered_bytes(offering, present)}
+        with self._context.database.write() as session:
+            until = self._lease_until(self._context.database.now(session))
+            renew_and_count(session, offering.checkpoint_id, offered, lease_until=until, waits=True)
+
+    def _lease_until(self, now: int) -> int:
+        return now + micros(self._context.settings.lease_seconds)
 
     def _claim(self, session: Session, offerings: Sequence[Offering]) -> list[_Claimed | Refusal]:
         now = self._context.database.now(session)
@@ -145,8 +169,16 @@ class Negotiator:
             if direct
             else {}
         )
-        renew(session, place.checkpoint_id, wanted.ranks, lease_until=now + micros(settings.lease_seconds))
-        return _Claimed(offered.present, reserved)
+        by_rank = wanted.by_rank(offered.present)
+        uncounted = renew_and_count(session, place.checkpoint_id, by_rank, lease_until=self._lease_until(now))
+        return _Claimed(offered.present, reserved, uncounted)
+
+
+def _offered_bytes(offering: Offering, present: Present) -> OfferedBytes:
+    """Of one request, each chunk once; what the token may not know to be present has to be sent."""
+    sizes = {offer.digest: offer.size for offer in offering.request.chunks}
+    visible = _visible(offering.principal, present)
+    return OfferedBytes(sum(sizes.values()), sum(size for digest, size in sizes.items() if digest in visible))
 
 
 def _visible(principal: Principal, present: Present) -> Present:

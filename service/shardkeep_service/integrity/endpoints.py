@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends
-from sqlalchemy import select
+from sqlalchemy import Text, cast, select
 
 from shardkeep.protocol import routes
+from shardkeep.protocol.identifiers import CheckpointId
 from shardkeep.protocol.messages import FindingInfo, IntegrityInfo, Page
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.cursors import PageCursor, PageLimit, bounded_limit, decode_cursor, encode_cursor
@@ -42,16 +43,24 @@ def integrity(context: Context, principal: Reader) -> IntegrityInfo:
 
 @router.get(routes.FINDINGS)
 def findings(
-    context: Context, principal: Reader, resolved: bool = False, limit: PageLimit = 50, cursor: PageCursor = None
+    context: Context,
+    principal: Reader,
+    resolved: bool = False,
+    checkpoint: CheckpointId | None = None,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
 ) -> Page[FindingInfo]:
-    """What was found damaged or lost, newest first: what still is, or with `resolved` what was."""
+    """What was found damaged or lost, newest first: what still is, or with `resolved` what was; of one `checkpoint`."""
     principal.check_sees_whole_projects()
     size = bounded_limit(limit)
-    filters = {"resolved": resolved}
+    filters = {"resolved": resolved, "checkpoint": checkpoint}
     position = decode_cursor(cursor, _LIST, filters, (int,))
     query = select(Finding).where(Finding.resolved_at.is_not(None) if resolved else Finding.resolved_at.is_(None))
     if principal.project_ids is not None:
         query = query.where(Finding.project_id.in_(principal.project_ids))
+    if checkpoint is not None:
+        # An id is of fixed length and form, so it is in the JSON text only where it is in the list.
+        query = query.where(cast(Finding.harmed, Text).contains(checkpoint, autoescape=True))
     if position is not None:
         query = query.where(Finding.id < position[0])
     with context.database.read() as session:

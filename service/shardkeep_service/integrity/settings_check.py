@@ -89,6 +89,9 @@ def _openness(settings: Settings) -> list[Finding]:
     if settings.metrics_public:
         advice = f"unset {_PREFIX}METRICS_PUBLIC and give Prometheus a token of scope `metrics`"
         found.append(Finding("metrics", Level.WARN, "anyone who reaches the port reads /metrics", advice))
+    if settings.ui_enabled and settings.ui_plain_http:
+        detail = "browsers may sign in over plain HTTP, where everyone on the way reads token and cookie"
+        found.append(Finding("ui_plain_http", Level.WARN, detail, f"unset {_PREFIX}UI_PLAIN_HTTP and end TLS in front"))
     if settings.fault is not None:
         found.append(Finding("fault", Level.FAIL, "a test fault is set", f"unset {_PREFIX}FAULT"))
     return found

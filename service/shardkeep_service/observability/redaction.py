@@ -24,6 +24,8 @@ _SECRET_MEMBERS: Final = frozenset(
         "secret",
         "cookie",
         "set-cookie",
+        "csrf",
+        "x-shardkeep-csrf",
         "secret_access_key",
         "session_token",
         "x-amz-signature",
@@ -33,6 +35,17 @@ _SECRET_MEMBERS: Final = frozenset(
 _SHAPES: Final = (
     # A token of ours: what lists show of it stays, so that it can be told which it was.
     (("shardkeep_",), re.compile(r"(shardkeep_[0-9A-Za-z]{4})[0-9A-Za-z]{8,}"), rf"\1{HIDDEN}"),
+    # The dashboard's cookie, and the word that goes with it.
+    (
+        ("__host-shardkeep", "shardkeep_sign_in"),
+        re.compile(r"(?i)(__host-shardkeep|shardkeep_sign_in)(=)[A-Za-z0-9_-]{8,}"),
+        rf"\1\2{HIDDEN}",
+    ),
+    (
+        ("shardkeep-csrf",),
+        re.compile(r"(?i)(shardkeep-csrf[\\'\"]*\s*[:=,]\s*b?[\\'\"]*)[0-9a-f]{16,}"),
+        rf"\1{HIDDEN}",
+    ),
     (("bearer ", "basic "), re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}"), rf"\1 {HIDDEN}"),
     # AWS: query strings of presigned requests, and the headers of signed ones.
     (

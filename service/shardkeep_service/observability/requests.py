@@ -16,6 +16,7 @@ from shardkeep_service.errors import Refusal
 from shardkeep_service.observability.metrics import Metrics
 from shardkeep_service.observability.request_ids import choose_request_id
 from shardkeep_service.observability.trace_context import begin_trace
+from shardkeep_service.security_headers import guarded
 
 log = structlog.get_logger("shardkeep.requests")
 
@@ -61,7 +62,7 @@ class RequestMiddleware:
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 tally.started, tally.status = True, message["status"]
-                message["headers"] = [*message.get("headers", []), *headers]
+                message["headers"] = guarded([*message.get("headers", []), *headers])
             else:
                 tally.sent_bytes += len(message.get("body", b""))
             await send(message)

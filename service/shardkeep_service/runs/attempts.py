@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import select
@@ -23,7 +24,7 @@ from shardkeep_service.projects.models import Project
 from shardkeep_service.runs import repository
 from shardkeep_service.runs.lines import UNFINISHED
 from shardkeep_service.runs.models import Attempt, Run
-from shardkeep_service.runs.repository import AttemptPlace
+from shardkeep_service.runs.repository import AttemptPlace, Origin
 from shardkeep_service.runs.service import find_run
 from shardkeep_service.service_context import ServiceContext
 
@@ -41,7 +42,7 @@ def begin_attempt(
         owner, found = find_run(session, principal, project, run)
         attempt = _of_launch(session, found, body)
         if attempt is not None:
-            return attempt_info(owner, found, attempt)
+            return attempt_infos(session, owner, found, [attempt])[0]
     with context.database.write() as session:
         locked = repository.lock_run(session, found.id)
         if locked.deleted_at is not None:  # since it was found
@@ -51,7 +52,7 @@ def begin_attempt(
         if attempt is None:
             attempt, aborted = _begin(session, locked, body, now=context.database.now(session))
             _record(session, principal, locked, attempt)
-        info = attempt_info(owner, locked, attempt)
+        info = attempt_infos(session, owner, locked, [attempt])[0]
     for checkpoint_id in aborted:
         context.board.notify(checkpoint_id)
         context.metrics.checkpoints.labels(ErrorCode.SUPERSEDED.value).inc()
@@ -62,7 +63,7 @@ def get_attempt(context: ServiceContext, principal: Principal, attempt_id: str) 
     """One attempt."""
     with context.database.read() as session:
         place = find_attempt(session, principal, attempt_id)
-        return attempt_info(place.project, place.run, place.attempt)
+        return attempt_infos(session, place.project, place.run, [place.attempt])[0]
 
 
 def list_attempts(
@@ -75,7 +76,7 @@ def list_attempts(
     with context.database.read() as session:
         owner, found = find_run(session, principal, project, run)
         rows = repository.attempts_before(session, found.id, position[0] if position else None, limit=size + 1)
-        items = [attempt_info(owner, found, attempt) for attempt in rows[:size]]
+        items = attempt_infos(session, owner, found, rows[:size])
     following = encode_cursor(_LIST, filters, (items[-1].number,)) if len(rows) > size else None
     return Page[AttemptInfo](items=items, next_cursor=following)
 
@@ -114,8 +115,13 @@ def fenced(run: Run, attempt: Attempt) -> Refusal:
     )
 
 
-def attempt_info(project: Project, run: Run, attempt: Attempt) -> AttemptInfo:
-    """An attempt as the protocol shows it."""
+def attempt_infos(session: Session, project: Project, run: Run, attempts: Sequence[Attempt]) -> list[AttemptInfo]:
+    """Attempts of a run as the protocol shows them, with what they resumed from: one query, whatever their number."""
+    origins = repository.origins_of(session, attempts)
+    return [_attempt_info(project, run, attempt, origins.get(attempt.id)) for attempt in attempts]
+
+
+def _attempt_info(project: Project, run: Run, attempt: Attempt, origin: Origin | None) -> AttemptInfo:
     return AttemptInfo(
         id=attempt.id,
         run_id=run.id,
@@ -129,6 +135,8 @@ def attempt_info(project: Project, run: Run, attempt: Attempt) -> AttemptInfo:
         created_at=moment(attempt.created_at),
         current=run.current_attempt_id == attempt.id,
         decision=attempt.decision,
+        resumed_step=None if origin is None else origin.step,
+        resumed_attempt=None if origin is None else origin.attempt,
     )
 
 

@@ -23,6 +23,8 @@ from shardkeep_service.cursors import PageCursor, PageLimit
 from shardkeep_service.runs import attempts, service
 from shardkeep_service.runs.attempt_endpoints import router as attempt_router
 from shardkeep_service.runs.deletion_endpoints import router as deletion_router
+from shardkeep_service.runs.save_request_endpoints import router as save_request_router
+from shardkeep_service.runs.summary_endpoints import router as summary_router
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["runs"])
@@ -103,3 +105,5 @@ def begin_attempt(context: Context, principal: Writer, project: str, run: str, b
 
 router.routes.extend(attempt_router.routes)
 router.routes.extend(deletion_router.routes)
+router.routes.extend(save_request_router.routes)
+router.routes.extend(summary_router.routes)

@@ -24,6 +24,14 @@ class AttemptPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What an attempt resumed from: the step of the checkpoint, and the number of the attempt that saved it."""
+
+    step: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunCounts:
     """How many checkpoints a run ever opened, and how many are committed now."""
 
@@ -109,6 +117,20 @@ def attempt_place(session: Session, attempt_id: str) -> AttemptPlace | None:
     )
     row = session.execute(query).one_or_none()
     return None if row is None else AttemptPlace(row[0], row[1], row[2])
+
+
+def origins_of(session: Session, attempts: Sequence[Attempt]) -> dict[str, Origin]:
+    """What each of the attempts resumed from, by its id, in one query; those that began fresh have none."""
+    decided = {attempt.id: attempt.decision for attempt in attempts if attempt.decision is not None}
+    if not decided:
+        return {}
+    query = (
+        select(Checkpoint.id, Checkpoint.step, Attempt.number)
+        .join(Attempt, Attempt.id == Checkpoint.attempt_id)
+        .where(Checkpoint.id.in_(set(decided.values())))
+    )
+    found = {checkpoint_id: Origin(step, number) for checkpoint_id, step, number in session.execute(query)}
+    return {attempt_id: found[decision] for attempt_id, decision in decided.items() if decision in found}
 
 
 def attempts_before(session: Session, run_id: str, number: int | None, *, limit: int) -> Sequence[Attempt]:

@@ -12,6 +12,7 @@ from tests.architecture.deployment.facts import Facts
 DIGEST = re.compile(r"^[^@\s]+:[^@:/\s]+@sha256:[0-9a-f]{64}$")
 ROOT_USERS = {"", "0", "root"}
 OWN_IMAGE = "shardkeep/service"
+STATIC_FILES = "service/shardkeep_service/ui/static"
 PATH_ASKED = re.compile(r"request\('GET', '(?P<path>/\w+)'\)")
 PORT_ASKED = re.compile(r"HTTPConnection\('127\.0\.0\.1', (?P<port>\d+)")
 
@@ -85,9 +86,36 @@ def problems_of_service_image(text: str, facts: Facts) -> list[str]:
     found += problems_of_health(exec_form(final.last("HEALTHCHECK")), port, facts)
     if "torch" in text.replace("No torch", ""):
         found.append("the image would hold torch")
+    found += problems_of_dashboard(stages_of(text))
     if len(stages_of(text)) < 2 or any(word in final.all("RUN") for word in ("pip", "gcc")):
         found.append("the image is not built in stages")
     return found
+
+
+def problems_of_dashboard(stages: Sequence[Stage]) -> list[str]:
+    """The dashboard's files are made in a stage of their own, and packaged."""
+    copied = [words.split() for stage in stages for words in stage.all("COPY") if words.startswith("--from=dashboard")]
+    built = [stage for stage in stages if stage.name == "dashboard" and "npm run build" in stage.all("RUN")]
+    if not built or [words[2] for words in copied] != [STATIC_FILES]:
+        return ["the image would hold no dashboard"]
+    return []
+
+
+def problems_of_context(text: str, ignored: str) -> list[str]:
+    """What a Dockerfile copies from the tree is sent to the builder: .dockerignore begins by leaving all out."""
+    sent = {line.removeprefix("!") for line in ignored.splitlines() if line.startswith("!")}
+    sources = [
+        source
+        for stage in stages_of(text)
+        for words in stage.all("COPY")
+        if not words.startswith("--from=")
+        for source in words.split()[:-1]
+    ]
+    return [
+        f".dockerignore leaves {source} out"
+        for source in sources
+        if not any(source == name or source.startswith(f"{name}/") for name in sent)
+    ]
 
 
 def service_port(stage: Stage) -> int:

@@ -161,6 +161,12 @@ def _ingress(document: Document, documents: list[Document], port: int, facts: Fa
             yield f"the service has no route {path['path']}"
         if path["backend"]["service"]["name"] not in _names(documents, "Service"):
             yield f"there is no Service {path['backend']['service']['name']}"
+    known_hosts = set(_settings(documents).get(f"{ENVIRONMENT_PREFIX}UI_HOSTS", "").split(","))
+    yield from (
+        f"the dashboard is not known at {rule['host']}"
+        for rule in document["spec"]["rules"]
+        if rule["host"] not in known_hosts
+    )
     if not document["spec"].get("tls"):
         yield "tokens would travel in the clear"
     annotations = document["metadata"]["annotations"]

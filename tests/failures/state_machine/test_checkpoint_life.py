@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.failures.state_machine.life import DEADLINE_SECONDS, LEASE_SECONDS, Life
 from tests.servers.migrated_databases import MigratedDatabases
 from tests.unit.service.local_service import LocalService
+from tests.unit.service.runs.run_sums import counted_sums, kept_sums
 
 
 class CheckpointLife(RuleBasedStateMachine):
@@ -55,6 +56,11 @@ class CheckpointLife(RuleBasedStateMachine):
     @invariant()
     def the_service_knows_what_the_model_knows(self) -> None:
         self.life.the_service_knows_what_the_model_knows()
+
+    @invariant()
+    def the_sums_of_runs_are_those_of_a_count(self) -> None:
+        with self.life.service.database.read() as session:
+            assert kept_sums(session) == counted_sums(session)
 
     @invariant()
     def what_was_committed_is_all_there(self) -> None:

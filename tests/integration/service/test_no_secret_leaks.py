@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -70,6 +71,7 @@ def live_through(story: Story) -> None:
     checkpoint = training.save(attempt, save=1, step=1)
     training.load(checkpoint)
     present_tokens(story)
+    sign_in_and_out(story)
     sign_urls(story, training, attempt)
     # What is malformed, with the secret in the path, the query, the body and the headers.
     for token in sorted(secret for secret in story.secrets if secret.startswith("shardkeep_")):
@@ -93,6 +95,28 @@ def present_tokens(story: Story) -> None:
     story.ask("DELETE", "/v1/checkpoints/ckp_0", token=job["token"])
     for header in (f"Basic {unknown}", f"Token {unknown}", unknown):
         exchange(story.service, "GET", "/v1/projects", headers={"authorization": header})
+
+
+def sign_in_and_out(story: Story) -> None:
+    """A browser's cookie and the word that goes with it: good, wrong, of the wrong origin, in the wrong place."""
+    service = story.service
+    body = json.dumps({"token": service.token}).encode()
+    kind = {"content-type": "application/json"}
+    answer = exchange(service, "POST", routes.SIGN_IN, body=body, headers=kind)
+    cookie, csrf = answer.headers["set-cookie"].partition(";")[0], json.loads(answer.body)["csrf"]
+    secret = cookie.partition("=")[2]
+    story.secrets |= {secret, csrf}
+    signed_in = {"authorization": "", "cookie": cookie, routes.CSRF_HEADER: csrf}
+    assert exchange(service, "GET", routes.SIGN_IN, headers=signed_in).status == 200
+    for headers in ({"host": secret}, {"origin": f"http://{csrf}"}, {routes.CSRF_HEADER: f"{csrf}x"}, {"cookie": csrf}):
+        refused = exchange(service, "POST", routes.PROJECTS, body=b"{}", headers={**kind, **signed_in, **headers})
+        assert refused.status in (400, 401, 403)
+        if headers.keys() & {routes.CSRF_HEADER, "cookie"}:
+            story.problems.append(refused.body)
+    for token in (secret, csrf):
+        exchange(service, "POST", routes.SIGN_IN, body=json.dumps({"token": token}).encode(), headers=kind)
+        exchange(service, "GET", f"/ui/{token}?{cookie}", headers={"x-request-id": cookie, "referer": f"/{cookie}"})
+    exchange(service, "DELETE", routes.SIGN_IN, headers=signed_in)
 
 
 def sign_urls(story: Story, training: Training, attempt: str) -> None:

@@ -82,6 +82,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             "project": "project",
             "run": "committed",
             "checkpoint": checkpoint,
+            "other": checkpoint,
             "attempt": info["attempt_id"],
             "digest": payload.ref.digest,
             "token": token["info"]["id"],

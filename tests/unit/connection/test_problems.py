@@ -23,7 +23,7 @@ EXPECTED = {
     400: errors.InvalidRequest, 401: errors.Unauthenticated, 403: errors.PermissionDenied, 404: errors.NotFound,
     405: errors.InvalidRequest, 408: errors.ServiceUnavailable, 409: errors.Conflict, 411: errors.InvalidRequest,
     412: errors.Conflict, 413: errors.InvalidRequest, 416: errors.InvalidRequest, 422: errors.InvalidRequest,
-    428: errors.Conflict, 431: errors.InvalidRequest, 500: errors.ServiceUnavailable,
+    428: errors.Conflict, 429: errors.ServiceUnavailable, 431: errors.InvalidRequest, 500: errors.ServiceUnavailable,
     503: errors.ServiceUnavailable, 507: errors.ServiceUnavailable,
 }  # fmt: skip
 SPECIAL = {

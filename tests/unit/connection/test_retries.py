@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 
@@ -75,3 +76,11 @@ def test_stopping_and_closing_end_a_pause(which: str) -> None:
     with pytest.raises(ConnectionFailed):
         waiting.pause_after(BROKEN)
     assert time.monotonic() - started < 5
+
+
+def test_waiting_between_tries_draws_nothing_from_the_generator_that_training_uses() -> None:
+    before = random.getstate()
+    waiting = Retries(RetryPolicy(first_delay_seconds=0.001), closed=threading.Event())
+    waiting.pause_after(BROKEN)
+    waiting.pause_after(BROKEN)
+    assert random.getstate() == before

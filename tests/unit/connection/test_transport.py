@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
+import urllib3
 
 from shardkeep.connection.addresses import ServiceAddress
+from shardkeep.connection.cuttable_pools import CuttablePools
 from shardkeep.connection.retries import RetryPolicy
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.connection.transport import HttpRequest, Transport
@@ -89,3 +92,36 @@ def test_a_closed_client_says_so(transport: Transport) -> None:
     transport.close()
     with pytest.raises(ConnectionFailed, match="closed"):
         transport.call(HttpRequest("GET", "/x"))
+
+
+def test_cutting_ends_a_request_that_waits_for_its_answer_and_refuses_later_ones() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        made = Transport(ServiceAddress.parse(f"http://127.0.0.1:{silent.getsockname()[1]}"), "shardkeep_secret")
+        apart = made.apart(policy=RetryPolicy(window_seconds=0.0))
+        ended: list[ConnectionFailed] = []
+
+        def wait() -> None:
+            with pytest.raises(ConnectionFailed) as caught:
+                apart.call(HttpRequest("GET", "/x", read_timeout_seconds=300))
+            ended.append(caught.value)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        connection, _ = silent.accept()
+        with connection:
+            assert connection.recv(1000)
+            apart.cut()
+            thread.join(60)
+            assert len(ended) == 1
+        with pytest.raises(ConnectionFailed, match="closed"):
+            apart.call(HttpRequest("GET", "/x"))
+        assert not made.is_closed
+
+
+def test_cutting_also_ends_a_connection_that_is_made_meanwhile() -> None:
+    pools = CuttablePools(num_pools=1, maxsize=1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        pools.cut()
+        with pytest.raises(urllib3.exceptions.ProtocolError):
+            pools.request("GET", f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout=60)
+    pools.clear()

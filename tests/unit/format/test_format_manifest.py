@@ -17,7 +17,13 @@ from shardkeep.format import container
 from shardkeep.format.chunks import MAX_CHUNK_BYTES, ChunkRef
 from shardkeep.format.codecs import Codec
 from shardkeep.format.container import Container, pack_container
-from shardkeep.format.manifest import Manifest, build_manifest, decode_manifest, encode_manifest
+from shardkeep.format.manifest import (
+    Manifest,
+    build_manifest,
+    decode_manifest,
+    decode_manifest_values,
+    encode_manifest,
+)
 from shardkeep.format.manifest_encoding import MANIFEST_MAGIC, MAX_MANIFEST_RAW_BYTES
 from shardkeep.format.regions import Region
 from shardkeep.format.segments import SEGMENT_BYTES, SliceKind, SliceRecord, ValueRecord
@@ -226,6 +232,25 @@ def test_any_change_inside_the_columns_is_valid_or_a_format_error(data: st.DataO
         return
     assert content(decode_manifest(encode_manifest(manifest)))[3] == tuple(manifest.slices())
     manifest.content_digest()
+
+
+@given(st.data())
+def test_the_values_alone_are_those_of_the_whole_or_a_format_error(data: st.DataObject) -> None:
+    changed = altered(SAMPLE_DATA, 1, data)
+    try:
+        values = decode_manifest_values(changed)
+    except FormatError:
+        with pytest.raises(FormatError):
+            decode_manifest(changed)
+        return
+    try:
+        assert decode_manifest(changed).values == values
+    except FormatError:
+        return  # the rest of it is malformed
+
+
+def test_the_values_of_a_sample_are_read_without_the_rest() -> None:
+    assert decode_manifest_values(SAMPLE_DATA) == SAMPLE.values != ()
 
 
 @given(st.integers(0, len(SAMPLE_DATA) - 1), st.integers(1, 255))

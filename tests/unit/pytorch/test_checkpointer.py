@@ -356,9 +356,9 @@ def test_a_stop_right_after_a_due_save_saves_once(client: Client, run: str) -> N
     assert len(list(client.run(run).checkpoints())) == 1
 
 
-def test_without_signals_nothing_can_be_requested(client: Client, run: str) -> None:
+def test_without_signals_and_requests_from_outside_nothing_can_be_requested(client: Client, run: str) -> None:
     before = signal.getsignal(signal.SIGUSR1)
-    with make_keeper(client, run, signals=False) as keeper:
+    with make_keeper(client, run, signals=False, remote_saves=False) as keeper:
         assert signal.getsignal(signal.SIGUSR1) is before
         with pytest.raises(ConfigurationError, match="signals=False"):
             keeper.request_save()

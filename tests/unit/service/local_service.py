@@ -77,7 +77,9 @@ class LocalService:
         self.blob_store = blob_store or FileSystemBlobStore(data_dir / "blobs")
         self.context = ServiceContext(self.database, self.blob_store, self.settings)
         self.app = create_app(self.settings, context=self.context)
-        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_config=None, access_log=False)
+        config = uvicorn.Config(
+            self.app, host="127.0.0.1", port=0, log_config=None, access_log=False, proxy_headers=False
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, name="local-service", daemon=True)
         self._pool = urllib3.PoolManager(maxsize=64, retries=False)

@@ -13,7 +13,7 @@ from shardkeep.format.chunks import ChunkRef, chunk_ref
 from shardkeep.format.codecs import Codec
 from shardkeep.format.fingerprints import fingerprint
 from shardkeep.format.load_plan import LoadRequest, decode_load_plan, encode_load_request
-from shardkeep.format.manifest import build_manifest, encode_manifest
+from shardkeep.format.manifest import EnvironmentValue, build_manifest, encode_manifest
 from shardkeep.format.regions import Region
 from shardkeep.format.segments import SEGMENT_BYTES, SegmentRef, SliceKind, SliceRecord, ValueRecord
 from shardkeep.protocol import routes
@@ -57,7 +57,7 @@ def pack(
     step: int,
     values: Sequence[ValueRecord] = (),
     metrics: Mapping[str, float] | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, EnvironmentValue] | None = None,
 ) -> Packed:
     """One chunk per part; no compression."""
     chunks: list[tuple[ChunkRef, bytes]] = []

@@ -49,8 +49,18 @@ from shardkeep.protocol.messages.chunks import (
     ReportDamage,
     Target,
 )
+from shardkeep.protocol.messages.contents import (
+    DeletionImpact,
+    DifferenceAnswer,
+    SliceInfo,
+    TensorChange,
+    TensorDifference,
+    ValueInfo,
+)
 from shardkeep.protocol.messages.integrity import FindingInfo, IntegrityInfo
 from shardkeep.protocol.messages.inventories import InventoryAnswer, InventoryTensor, PostInventory
+from shardkeep.protocol.messages.overview import CollectionInfo, OverviewInfo, SavesInTime, WorkerInfo
+from shardkeep.protocol.messages.ranks import RankPart, RankState, SaveInProgress, SaveTimes
 from shardkeep.protocol.messages.retention import (
     BestRule,
     RetentionAnswer,
@@ -60,10 +70,13 @@ from shardkeep.protocol.messages.retention import (
     RetentionRules,
     RetentionVerdict,
 )
-from shardkeep.protocol.messages.runs import CreateProject, ProjectInfo, Restore, RunInfo
+from shardkeep.protocol.messages.runs import CreateProject, ProjectInfo, Restore, RunInfo, RunSummary
+from shardkeep.protocol.messages.save_requests import SaveRequestInfo
 from shardkeep.protocol.messages.saving import AbortCheckpoint, OpenAnswer, OpenCheckpoint, StateAnswer
 from shardkeep.protocol.messages.scalars import Label, Metric, MetricName, Rank, Reason, Size, Step, WorldSize
 from shardkeep.protocol.messages.service import Capabilities
+from shardkeep.protocol.messages.sign_ins import SignedIn, SignIn
+from shardkeep.protocol.messages.system import DatabaseInfo, ProbeFinding, SettingInfo, StoreInfo, SystemInfo
 
 __all__ = [
     "AbortCheckpoint",
@@ -81,11 +94,15 @@ __all__ = [
     "CheckpointSummary",
     "ChunkAnswer",
     "ChunkOffer",
+    "CollectionInfo",
     "CreateJobToken",
     "CreateProject",
     "CreateToken",
     "DamageAnswer",
+    "DatabaseInfo",
     "DecideResume",
+    "DeletionImpact",
+    "DifferenceAnswer",
     "FindingInfo",
     "IntegrityInfo",
     "InventoryAnswer",
@@ -100,14 +117,18 @@ __all__ = [
     "NewToken",
     "OpenAnswer",
     "OpenCheckpoint",
+    "OverviewInfo",
     "Page",
     "PassedOver",
     "PinCheckpoint",
     "PostInventory",
+    "ProbeFinding",
     "Problem",
     "ProjectInfo",
     "QuotaInfo",
     "Rank",
+    "RankPart",
+    "RankState",
     "ReadTargets",
     "Reason",
     "ReportDamage",
@@ -121,13 +142,28 @@ __all__ = [
     "RetentionRules",
     "RetentionVerdict",
     "RunInfo",
+    "RunSummary",
+    "SaveInProgress",
+    "SaveRequestInfo",
+    "SaveTimes",
+    "SavesInTime",
     "SetQuota",
+    "SettingInfo",
+    "SignIn",
+    "SignedIn",
     "Size",
+    "SliceInfo",
     "StateAnswer",
     "Step",
+    "StoreInfo",
+    "SystemInfo",
     "Target",
+    "TensorChange",
+    "TensorDifference",
     "TensorInfo",
     "TokenInfo",
     "TokenScope",
+    "ValueInfo",
+    "WorkerInfo",
     "WorldSize",
 ]

@@ -43,6 +43,10 @@ class AttemptInfo(Answer):
     created_at: datetime
     current: bool
     decision: str | None
+    resumed_step: int | None = None
+    """The step of the checkpoint it resumed from; None where it did not."""
+    resumed_attempt: int | None = None
+    """The number of the attempt that saved that checkpoint."""
 
 
 class DecideResume(Request):

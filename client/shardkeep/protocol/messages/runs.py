@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from shardkeep.protocol.identifiers import (
     AttemptId,
+    CheckpointId,
     Name,
     ProjectId,
     RunId,
@@ -56,3 +58,24 @@ class Restore(Request):
     """POST to restore a deleted run or project: under another name, where one is given."""
 
     name: Name | None = None
+
+
+class RunSummary(Answer):
+    """A run in the list of all runs."""
+
+    id: RunId
+    project: str
+    name: str
+    created_at: datetime
+    state: Literal["new", "saving", "idle", "deleted"]
+    """`new` has no committed checkpoint, `saving` has an open one."""
+    attempts: int
+    committed_checkpoints: int
+    stored_bytes: int
+    """What its committed checkpoints brought to the store."""
+    last_step: int | None
+    """Of the last committed checkpoint."""
+    last_committed_at: datetime | None
+    last_checkpoint_id: CheckpointId | None
+    deleted_at: datetime | None = None
+    version: int

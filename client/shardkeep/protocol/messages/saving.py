@@ -36,9 +36,12 @@ class OpenAnswer(Answer):
 
 
 class AbortCheckpoint(Request):
-    """POST /v1/checkpoints/{checkpoint}/abort. Idempotent; a committed checkpoint is a conflict."""
+    """POST /v1/checkpoints/{checkpoint}/abort. Idempotent; a committed checkpoint is a conflict.
 
-    rank: Rank
+    `rank` is the rank that gives up; None where somebody else ends the save.
+    """
+
+    rank: Rank | None = None
     reason: Reason
 
 

@@ -35,6 +35,7 @@ from shardkeep_service.checkpoints.stored_manifests import try_manifests
 from shardkeep_service.integrity.findings import note_finding
 from shardkeep_service.integrity.index_repair import StoredIndex, index_is_whole, make_index
 from shardkeep_service.integrity.models import Damage, ObjectKind
+from shardkeep_service.runs.repository import lock_run
 
 
 @dataclass(slots=True)
@@ -100,6 +101,7 @@ def _add(source: Source, record: CommitRecord) -> None:
 def _bring_up_to_date(source: Source, record: CommitRecord) -> None:
     """Takes over pin, tags and deletion of a known checkpoint, if the record is newer."""
     with source.context.database.write() as session:
+        lock_run(session, record.run_id)  # its sums change with the state
         row = lock_checkpoint(session, record.checkpoint_id)
         if record.version <= row.version or row.state == CheckpointState.PURGED.value:
             return

@@ -32,6 +32,7 @@ RECORDED = {
     ("POST", routes.JOB_TOKENS): "token.create",
     ("DELETE", routes.TOKEN): "token.revoke",
     ("PUT", routes.QUOTA): "quota.set",
+    ("POST", routes.RUN_SAVE_REQUEST): "run.request_save",
 }
 """What each route of a save, a token or a quota records."""
 UPKEEP = {
@@ -49,6 +50,11 @@ UPKEEP = {
     ("DELETE", routes.TAG): "checkpoint.untag",
     ("POST", routes.ACCEPT): "checkpoint.accept",
 }
+SIGN_INS = {
+    ("POST", routes.SIGN_IN): "sign_in.create",
+    ("DELETE", routes.SIGN_IN): "sign_in.delete",
+}
+"""Tried in `test_sign_ins.py`."""
 NO_CHANGE = {
     ("POST", routes.BEAT),  # renews a lease
     ("PUT", routes.INVENTORY),  # a part of beginning, which is recorded
@@ -72,7 +78,7 @@ def test_every_route_that_may_change_something_is_recorded_or_listed_as_no_chang
         for method in route.methods or ()
         if method not in ("GET", "HEAD")
     }
-    assert changing == RECORDED.keys() | UPKEEP.keys() | NO_CHANGE
+    assert changing == RECORDED.keys() | UPKEEP.keys() | SIGN_INS.keys() | NO_CHANGE
 
 
 def test_no_route_changes_the_audit_log(tmp_path: Path) -> None:
@@ -95,6 +101,8 @@ def story(local: LocalService) -> Training:
     training = Training(local)
     Training(local)
     attempt = training.start(fresh=True)
+    for _ in range(2):
+        local.ask("POST", training.path(routes.RUN_SAVE_REQUEST))
     kept = training.save(attempt, save=1, step=1)
     given_up = training.open_all(attempt, save=2, step=2)
     for _ in range(2):
@@ -123,6 +131,7 @@ def test_each_change_leaves_one_entry_and_a_repetition_none(story: Training) -> 
         "run.create",
         "attempt.begin",
         "attempt.resume",
+        "run.request_save",
         "checkpoint.open",
         "checkpoint.commit",
         "checkpoint.open",
@@ -218,6 +227,32 @@ def test_the_export_is_the_whole_log_as_lines_oldest_first(story: Training) -> N
     lines = [json.loads(line) for line in answer.content.splitlines()]
     assert lines == entries(story.service, project="project")[::-1]
     story.service.refused("unknown_project", "GET", "/v1/audit/export", query={"project": "nope"})
+
+
+@BOTH_DATABASES
+def test_the_export_takes_the_filters_of_the_list(story: Training) -> None:
+    service, every = story.service, entries(story.service)
+    token = next(entry["actor"] for entry in every if entry["actor"].startswith("tok_"))
+    for wanted in (
+        {"actor": token},
+        {"action": "token"},
+        {"action": "checkpoint.commit"},
+        {"target": every[-6]["target"]},
+        {"project": "project", "since": every[8]["at"]},
+        {"until": every[8]["at"], "action": "checkpoint"},
+    ):
+        lines = [
+            json.loads(line) for line in service.send("GET", "/v1/audit/export", query=wanted).content.splitlines()
+        ]
+        assert lines
+        assert len(lines) < len(every)
+        assert lines == entries(service, **wanted)[::-1]
+
+
+@BOTH_DATABASES
+def test_the_export_is_saved_as_a_file_where_a_browser_asks_for_it(story: Training) -> None:
+    answer = story.service.send("GET", "/v1/audit/export")
+    assert answer.headers["content-disposition"] == 'attachment; filename="shardkeep-audit.jsonl"'
 
 
 @BOTH_DATABASES

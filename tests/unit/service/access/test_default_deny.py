@@ -1,4 +1,4 @@
-"""No route can be served without a declared scope, except the two public ones."""
+"""No route can be served without a declared scope, except the public ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from shardkeep_service.access.default_deny import (
     UndeclaredScope,
     check_every_route_declares_a_scope,
     declared_scope,
+    is_public,
 )
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.main import create_app
@@ -32,7 +33,7 @@ READING_POSTS = frozenset(
     }
 )
 """Requests with a body that change nothing, or only report."""
-OF_ANY_TOKEN = frozenset({routes.METRICS, routes.TOKEN_SELF})
+OF_ANY_TOKEN = frozenset({routes.METRICS, routes.TOKEN_SELF, routes.SIGN_IN})
 
 
 def nested(principal: Annotated[Principal, Depends(requires(Scope.ADMIN))]) -> Principal:
@@ -48,7 +49,7 @@ def route_table(tmp_path: Path) -> list[APIRoute]:
 def test_E194_every_route_declares_the_scope_that_its_kind_needs(tmp_path: Path) -> None:
     for route in route_table(tmp_path):
         scope = declared_scope(route)
-        if route.path in PUBLIC:
+        if is_public(route):
             assert scope is None
         elif route.path in OF_ANY_TOKEN:
             assert scope is Scope.METRICS
@@ -64,8 +65,26 @@ def test_every_route_of_the_protocol_is_served(tmp_path: Path) -> None:
     assert named - served == set()
 
 
-def test_only_liveness_and_readiness_are_public() -> None:
-    assert {"/livez", "/readyz"} == PUBLIC
+def test_only_liveness_readiness_signing_in_and_out_and_files_are_public() -> None:
+    asked = {(method, path) for method in ("GET",) for path in ("/livez", "/readyz", "/ui", "/ui/{path:path}", "/")}
+    assert asked | {("POST", "/v1/sign-in"), ("DELETE", "/v1/sign-in")} == PUBLIC
+
+
+def test_another_method_of_a_public_path_is_not_public() -> None:
+    router = APIRouter()
+
+    @router.api_route("/livez", methods=["GET", "PUT"])
+    def both() -> str:
+        return "secret"
+
+    with pytest.raises(UndeclaredScope, match="/livez"):
+        check_every_route_declares_a_scope(router.routes)
+
+
+def test_without_the_dashboard_nothing_of_it_is_served(tmp_path: Path) -> None:
+    table = create_app(Settings(data_dir=tmp_path, ui_enabled=False)).routes
+    paths = {getattr(route, "path", "") for route in table}
+    assert not [path for path in paths if path in ("/", routes.SIGN_IN) or path.startswith(routes.UI)]
 
 
 def test_a_route_without_a_scope_stops_the_application_from_being_built() -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep_service.access import repository
-from shardkeep_service.access.gate import REMEMBER_SECONDS, Gate, bearer_token
+from shardkeep_service.access.gate import REMEMBER_SECONDS, Gate, _seconds_to_remember, bearer_token
 from shardkeep_service.access.models import Token
 from shardkeep_service.access.scopes import Scope
 from shardkeep_service.access.secrets import new_token_text
-from shardkeep_service.access.service import create_token
+from shardkeep_service.access.service import create_token, principal_of
+from shardkeep_service.access.sign_ins import begin_sign_in, end_sign_in
 from shardkeep_service.database.database import Database
 from shardkeep_service.database.tables import METADATA
 from shardkeep_service.errors import Refusal
@@ -40,6 +41,14 @@ def new_token(database: Database, *, expires_in_seconds: int | None = None) -> t
         expires_at = None if expires_in_seconds is None else now + expires_in_seconds * 1_000_000
         token, text = create_token(session, now=now, scope=Scope.WRITE, name="job", expires_at=expires_at)
         return token.id, text
+
+
+def new_sign_in(database: Database, text: str) -> str:
+    with database.write() as session:
+        now = database.now(session)
+        principal = principal_of(session, text, now=now)
+        _, secret = begin_sign_in(session, principal, now=now, lifetime_micros=3_600_000_000, address="127.0.0.1")
+    return secret
 
 
 def refusal_code(gate: Gate, text: str) -> ErrorCode:
@@ -73,6 +82,41 @@ def test_a_revoked_token_is_remembered_for_a_second_and_no_longer(database: Data
     clock.seconds += REMEMBER_SECONDS + 0.01
     assert gate.remembered(text) is None
     assert refusal_code(gate, text) is ErrorCode.TOKEN_INVALID
+
+
+def test_a_sign_in_is_remembered_for_a_second_and_no_longer(database: Database) -> None:
+    clock = Clock()
+    gate = Gate(database, clock=clock)
+    token_id, text = new_token(database)
+    secret = new_sign_in(database, text)
+    assert gate.remembered_sign_in(secret) is None
+    assert gate.recognise_sign_in(secret).token_id == token_id
+    with database.write() as session:
+        end_sign_in(session, secret, now=database.now(session), address="127.0.0.1")
+    assert gate.remembered_sign_in(secret) is not None
+    clock.seconds += REMEMBER_SECONDS + 0.01
+    assert gate.remembered_sign_in(secret) is None
+    with pytest.raises(Refusal, match="has ended"):
+        gate.recognise_sign_in(secret)
+
+
+@pytest.mark.parametrize(("left_micros", "seconds"), [(None, 1.0), (5_000_000, 1.0), (400_000, 0.4)])
+def test_nothing_is_remembered_beyond_its_end(left_micros: int | None, seconds: float) -> None:
+    now = 1_000_000_000
+    assert _seconds_to_remember(None if left_micros is None else now + left_micros, now) == seconds
+
+
+def test_sign_ins_and_tokens_are_remembered_apart_and_forgotten_together(database: Database) -> None:
+    gate = Gate(database)
+    _, text = new_token(database)
+    secret = new_sign_in(database, text)
+    gate.recognise_sign_in(secret)
+    gate.recognise(text)
+    assert gate.remembered(secret) is None
+    assert gate.remembered_sign_in(text) is None
+    gate.forget()
+    assert gate.remembered(text) is None
+    assert gate.remembered_sign_in(secret) is None
 
 
 def test_uses_are_written_together_and_never_within_a_request(database: Database) -> None:

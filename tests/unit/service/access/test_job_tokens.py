@@ -153,3 +153,19 @@ def test_the_number_of_living_job_tokens_is_bounded(writer: Holder, monkeypatch:
     writer.refused("quota_exceeded", "POST", "/v1/tokens/job", {"project": "project", "run": "run"})
     first_admin(writer.service).ask("DELETE", f"/v1/tokens/{jobs[0].info['id']}")
     assert replace(writer).mint().info["run"] == "run"
+
+
+def test_tokens_are_listed_by_the_one_that_minted_them(writer: Holder) -> None:
+    admin = first_admin(writer.service)
+    admin.ask("POST", "/v1/projects", {"name": "elsewhere"})
+    mine = [writer.mint(name=f"mine {number}").info["id"] for number in range(3)]
+    admin.make("write", name="neighbour", projects=["project"]).mint(name="another's")
+    parent = writer.info["id"]
+    first = admin.ask("GET", "/v1/tokens", query={"parent": parent, "living": "true", "limit": 2})
+    rest = {"parent": parent, "living": "true", "limit": 2, "cursor": first["next_cursor"]}
+    second = admin.ask("GET", "/v1/tokens", query=rest)
+    assert sorted(token["id"] for token in [*first["items"], *second["items"]]) == sorted(mine)
+    assert second["next_cursor"] is None
+    admin.refused("invalid_cursor", "GET", "/v1/tokens", query={**rest, "parent": mine[0]})
+    stranger = admin.make("admin", name="stranger", projects=["elsewhere"])
+    assert stranger.ask("GET", "/v1/tokens", query={"parent": parent})["items"] == []

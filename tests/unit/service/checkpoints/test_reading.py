@@ -130,7 +130,7 @@ def _index_key(training: Training, checkpoint: str) -> str:
 
 def _lose(training: Training, *keys: str) -> None:
     training.service.blob_store.delete(list(keys))
-    training.service.control.indexes._indexes.clear()
+    training.service.control.indexes.clear()
 
 
 def test_indexes_are_kept_within_their_bound(training: Training) -> None:
@@ -148,7 +148,7 @@ def test_indexes_are_kept_within_their_bound(training: Training) -> None:
         bounded.get(key)
 
     assert 0 < bounded.held_bytes <= 2 * unbounded.held_bytes
-    assert list(bounded._indexes) == keys[-2:]
+    assert bounded.keys == keys[-2:]
 
 
 def test_a_token_of_another_project_finds_no_checkpoint(training: Training) -> None:

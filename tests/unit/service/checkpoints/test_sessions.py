@@ -196,6 +196,21 @@ def test_aborting_is_idempotent_and_final(training: Training) -> None:
     }
 
 
+def test_somebody_who_is_no_rank_ends_a_save_by_the_name_of_the_token(training: Training) -> None:
+    checkpoint = training.open_all(training.start(), save=1, step=10)
+    name = training.service.ask("GET", routes.TOKEN_SELF)["name"]
+
+    state = training.service.ask("POST", routes.path(routes.ABORT, checkpoint=checkpoint), {"reason": "a node is gone"})
+
+    assert state["abort"] == {
+        "code": "aborted_by_client",
+        "reason": f"{name} ended it: a node is gone",
+        "rank": None,
+        "ranks": [],
+        "tensors": [],
+    }
+
+
 def test_a_committed_checkpoint_cannot_be_aborted(training: Training) -> None:
     checkpoint = training.save(training.start(), save=1, step=10)
     path = routes.path(routes.ABORT, checkpoint=checkpoint)

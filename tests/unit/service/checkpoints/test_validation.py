@@ -121,6 +121,17 @@ def test_metrics_are_means_with_rank_0_beside_and_nan_loses_no_save(training: Tr
     assert (metrics["bad"], metrics["bad@rank0"], metrics["top"]) == ("NaN", "NaN", "Infinity")
 
 
+def test_E191_numbers_in_the_environment_that_json_lacks_lose_no_save(training: Training) -> None:
+    given = {"nan": math.nan, "down": -math.inf, "big": 18446744073709551615, "exact": 2**53 - 1, "on": True, "n": 0.5}
+    packed = [pack(weights(1, 1)[0], rank=0, world_size=1, step=1, environment=given)]
+
+    saved = training.save(training.start(1), save=1, step=1, world_size=1, packed=packed)
+
+    assert training.info(saved)["environment"] == {
+        **given, "nan": "NaN", "down": "-Infinity", "big": "18446744073709551615",
+    }  # fmt: skip
+
+
 def test_E15_metrics_environment_and_sizes_become_visible_with_the_commit_and_not_before(training: Training) -> None:
     attempt = training.start(1)
     checkpoint = training.open_all(attempt, save=1, step=1, world_size=1)

@@ -21,6 +21,7 @@ from shardkeep_service.blob_store.errors import BlobStoreUnavailable
 from shardkeep_service.blob_store.memory import MemoryBlobStore
 from shardkeep_service.blob_store.presigner import SignedRequest, StoreAbilities
 from shardkeep_service.checkpoints.direct_chunks import accept_uploaded
+from shardkeep_service.checkpoints.models import RankSession
 from shardkeep_service.chunks.ingest import ChunkIngest
 from shardkeep_service.chunks.models import Chunk, ChunkState
 from shardkeep_service.chunks.negotiation import Negotiator
@@ -393,3 +394,18 @@ def test_E157_what_a_finished_checkpoint_left_pending_is_collected_and_what_an_o
         assert [chunk.digest for chunk in session.query(Chunk)] == [waited_for.digest]
     validate(context, going_on)
     assert row(context, b"waited for").state == "stored"
+
+
+def test_what_goes_directly_is_counted_as_offered_and_as_present_once_validation_has_found_it(
+    context: ServiceContext,
+) -> None:
+    place = add_place(context.database, world_size=2)
+    (answer,) = negotiate(context, place, b"0123456789", rank=1)
+    send(context, answer, b"0123456789")
+    validate(context, place)
+
+    negotiate(context, place, b"0123456789", b"more", rank=1)
+
+    with context.database.read() as session:
+        rows = session.query(RankSession).order_by(RankSession.rank)
+        assert [(row.offered_bytes, row.present_bytes) for row in rows] == [(0, 0), (24, 10)]

@@ -200,7 +200,7 @@ def test_a_damaged_index_is_found_and_built_again_by_a_load(
 ) -> None:
     [damaged] = stored.of("indexes", saved[1])
     stored.flip_a_bit(damaged)
-    training.service.control.indexes._indexes.clear()
+    training.service.control.indexes.clear()
 
     np.testing.assert_array_equal(training.load(saved[1]), whole_weight(20, 2))
 
@@ -365,6 +365,25 @@ def test_findings_of_other_projects_are_hidden(training: Training, stored: Store
     assert other.service.ask("GET", routes.FINDINGS, headers=headers)["items"] == []
     assert other.service.ask("GET", routes.INTEGRITY, headers=headers)["open_findings"] == 0
     assert len(findings(training)) == 1
+
+
+def test_findings_can_be_asked_for_by_the_checkpoint_they_harm(
+    training: Training, stored: StoredObjects, saved: list[str]
+) -> None:
+    for checkpoint_id in saved:
+        stored.flip_a_bit(stored.of("chunks", checkpoint_id)[0])
+    scrub_all(training)
+
+    def harming(checkpoint_id: str, cursor: str | None = None) -> Any:
+        asked = {"checkpoint": checkpoint_id, "limit": 1, **({"cursor": cursor} if cursor else {})}
+        return training.service.ask("GET", routes.FINDINGS, query=asked)
+
+    page = harming(saved[0])
+    others = harming(saved[0], page["next_cursor"])["items"] if page["next_cursor"] else []
+
+    assert {item["checkpoint_id"] for item in [*page["items"], *others]} == {saved[0]}
+    assert all(saved[0] in item["harmed"] for item in [*page["items"], *others])
+    assert harming("ckp_" + "0" * 32) == {"items": [], "next_cursor": None}
 
 
 def test_a_rebuild_keeps_what_the_scrub_cannot_know_and_a_scrub_after_it_proves_the_bytes(

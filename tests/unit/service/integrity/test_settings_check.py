@@ -32,6 +32,7 @@ def test_the_defaults_are_fine() -> None:
         ({"deleted_keep_seconds": 0}, "deleted_keep", Level.WARN),
         ({"scrub_bytes_per_second": 0}, "scrub_rate", Level.WARN),
         ({"metrics_public": True}, "metrics", Level.WARN),
+        ({"ui_plain_http": True}, "ui_plain_http", Level.WARN),
         ({"fault": "exit:before:1"}, "fault", Level.FAIL),
     ],
 )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import event
-
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
 from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.fetched_rows import counted
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training
 
@@ -87,17 +86,9 @@ def _queries(local: LocalService) -> int:
 
 
 def _queries_once(local: LocalService) -> int:
-    count = 0
-
-    def counted(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        nonlocal count
-        count += "tokens" not in statement
-
-    local.ask("GET", routes.PROJECTS)
-    event.listen(local.database.engine, "before_cursor_execute", counted)
-    local.ask("GET", routes.PROJECTS)
-    event.remove(local.database.engine, "before_cursor_execute", counted)
-    return count
+    with counted(local.database) as fetched:
+        local.ask("GET", routes.PROJECTS)
+    return len(fetched.statements)
 
 
 def test_a_name_with_a_nul_is_a_mistake_of_the_caller_and_no_fault(local: LocalService) -> None:

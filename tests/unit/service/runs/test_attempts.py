@@ -101,3 +101,24 @@ def test_attempts_are_listed_newest_first(training: Training) -> None:
     rest = training.service.ask("GET", path, query={"cursor": first["next_cursor"]})
 
     assert [item["id"] for item in first["items"] + rest["items"]] == begun[::-1]
+
+
+def test_an_attempt_says_what_it_resumed_from_wherever_it_is_shown(training: Training) -> None:
+    launch = new_launch_id()
+    first = training.start()
+    kept = training.save(first, save=1, step=10)
+    training.save(first, save=2, step=20)
+    second = training.begin(launch_id=launch)
+    undecided = training.service.ask("GET", routes.path(routes.ATTEMPT, attempt=second))
+    training.decide(second, checkpoint_id=kept)
+
+    listed = training.service.ask("GET", training.path(routes.RUN_ATTEMPTS))["items"]
+    shown = [training.service.ask("GET", routes.path(routes.ATTEMPT, attempt=attempt)) for attempt in (second, first)]
+    body = {"launch_id": launch, "ordinal": 0, "world_size": 2}
+    again = training.service.ask("POST", training.path(routes.RUN_ATTEMPTS), body)
+
+    resumed = [(attempt["number"], attempt["resumed_step"], attempt["resumed_attempt"]) for attempt in listed]
+    assert resumed == [(2, 10, 1), (1, None, None)]
+    assert shown == listed
+    assert again == listed[0]
+    assert (undecided["resumed_step"], undecided["resumed_attempt"]) == (None, None)

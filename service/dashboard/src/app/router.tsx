@@ -1,0 +1,67 @@
+import type { QueryClient } from '@tanstack/react-query'
+import { createRouter } from '@tanstack/react-router'
+import { csrf, signedOut } from '../api/client'
+import { signedInQuery } from '../api/signIn'
+import { Loading } from '../components/Loading'
+import { route as access } from '../pages/access'
+import { route as audit } from '../pages/audit'
+import { route as checkpoint } from '../pages/checkpoint'
+import { route as difference } from '../pages/difference'
+import { route as integrity } from '../pages/integrity'
+import { route as overview } from '../pages/overview'
+import { route as projects } from '../pages/projects'
+import { route as retention } from '../pages/retention'
+import { route as run } from '../pages/run'
+import { route as runs } from '../pages/runs'
+import { route as saves } from '../pages/saves'
+import { route as signIn } from '../pages/sign-in'
+import { route as system } from '../pages/system'
+import { PageFault } from './PageFault'
+import { rootRoute, shellRoute } from './parent'
+
+const routeTree = rootRoute.addChildren([
+  signIn,
+  shellRoute.addChildren([
+    overview,
+    runs,
+    run,
+    checkpoint,
+    difference,
+    saves,
+    retention,
+    integrity,
+    access,
+    projects,
+    audit,
+    system,
+  ]),
+])
+
+/** The router, which from then on also hears when the service no longer knows who asks. */
+// eslint-disable-next-line @typescript-eslint/explicit-module-boundary-types -- the router's type is the tree of all pages
+export function makeRouter(queryClient: QueryClient) {
+  const router = createRouter({
+    routeTree,
+    basepath: '/ui',
+    context: { queryClient },
+    defaultPendingComponent: Loading,
+    defaultErrorComponent: PageFault,
+    scrollRestoration: true,
+    trailingSlash: 'never',
+    // What a page does not know in the address is gone, and does not come back from the parent route.
+    search: { strict: true },
+  })
+  signedOut.handle = () => {
+    csrf.forget()
+    queryClient.setQueryData(signedInQuery.queryKey, null)
+    // The shell asks again who is signed in, learns that nobody is, and leads to the sign-in page and back.
+    void router.invalidate()
+  }
+  return router
+}
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: ReturnType<typeof makeRouter>
+  }
+}

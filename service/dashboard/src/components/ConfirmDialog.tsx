@@ -1,0 +1,68 @@
+import { useState, type ReactNode } from 'react'
+import { Button } from './Button'
+import { Dialog } from './Dialog'
+import { ProblemNotice } from './ProblemNotice'
+import { TextField } from './TextField'
+
+export interface ConfirmDialogProps {
+  title: string
+  /** What it will mean. */
+  children: ReactNode
+  /** What must be typed first, for what cannot easily be undone. */
+  typeToConfirm?: string
+  confirmLabel: string
+  /** Closes the dialog when it succeeds; what it rejects with is shown here. */
+  onConfirm: () => Promise<unknown>
+  onClose: () => void
+  kind?: 'danger' | 'primary'
+  /** Why it cannot be confirmed now. */
+  reason?: string | undefined
+}
+
+export function ConfirmDialog(props: ConfirmDialogProps): ReactNode {
+  const { title, children, typeToConfirm, confirmLabel, onConfirm, onClose, kind = 'danger', reason } = props
+  const [typed, setTyped] = useState('')
+  const [pending, setPending] = useState(false)
+  const [error, setError] = useState<unknown>(null)
+  const untyped = typeToConfirm !== undefined && typed !== typeToConfirm
+  const why = reason ?? (untyped ? `Type ${typeToConfirm} first.` : undefined)
+
+  const confirm = async (): Promise<void> => {
+    if (why !== undefined || pending) return
+    setPending(true)
+    setError(null)
+    try {
+      await onConfirm()
+    } catch (failure) {
+      setError(failure)
+      setPending(false)
+      return
+    }
+    onClose()
+  }
+
+  const actions = (
+    <>
+      <Button onClick={onClose}>Cancel</Button>
+      <Button kind={kind} reason={why} pending={pending} onClick={() => void confirm()}>
+        {confirmLabel}
+      </Button>
+    </>
+  )
+  return (
+    <Dialog title={title} onClose={onClose} actions={actions}>
+      {children}
+      {typeToConfirm !== undefined && (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault()
+            void confirm()
+          }}
+        >
+          <TextField label={`Type ${typeToConfirm} to confirm`} value={typed} onChange={setTyped} />
+        </form>
+      )}
+      {error !== null && <ProblemNotice error={error} />}
+    </Dialog>
+  )
+}

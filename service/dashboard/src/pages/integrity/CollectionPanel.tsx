@@ -1,0 +1,50 @@
+import type { ReactNode } from 'react'
+import type { Message } from '../../api/client'
+import { Bytes } from '../../components/Bytes'
+import { Facts } from '../../components/Facts'
+import { Panel } from '../../components/Panel'
+import { Snippet } from '../../components/Snippet'
+import { StateBadge } from '../../components/StateBadge'
+import { When } from '../../components/When'
+import { count } from '../../format/numbers'
+import { collectionState } from './collectionState'
+import styles from './integrity.module.css'
+
+/** How far collection is; and that it stands still, where the bucket holds what the database does not know. */
+export function CollectionPanel({ info }: { info: Message<'OverviewInfo'> }): ReactNode {
+  const { collection } = info
+  if (collection === null) {
+    return (
+      <Panel title="Collection">
+        <p className={styles.soft}>Needs a token of all projects: collection works on the whole bucket.</p>
+      </Panel>
+    )
+  }
+  const { state, label } = collectionState(collection)
+  return (
+    <Panel title="Collection">
+      <div className={styles.stack}>
+        <Facts
+          facts={[
+            { name: 'State', value: <StateBadge state={state} label={label} /> },
+            { name: 'Passes', value: count(collection.passes) },
+            { name: 'Began', value: <When time={collection.started_at} /> },
+            { name: 'Ended', value: <When time={collection.ended_at} /> },
+            { name: 'Objects removed', value: count(collection.removed_objects) },
+            { name: 'Bytes freed', value: <Bytes value={collection.freed_bytes} /> },
+          ]}
+        />
+        {collection.stopped_because !== null && (
+          <div role="note" className={styles.stopped}>
+            <p>{collection.stopped_because}</p>
+            <p>
+              Nothing is collected until the database knows what the bucket holds. With all services and workers
+              stopped:
+            </p>
+            <Snippet text="shardkeep-service rebuild --add" label="command" />
+          </div>
+        )}
+      </div>
+    </Panel>
+  )
+}

@@ -1,0 +1,48 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
+import type { Message } from '../../api/client'
+import { integrityQuery } from '../../api/overview'
+import { Bytes } from '../../components/Bytes'
+import { Facts } from '../../components/Facts'
+import { Loaded } from '../../components/Loaded'
+import { Meter } from '../../components/Meter'
+import { Panel } from '../../components/Panel'
+import { StateBadge } from '../../components/StateBadge'
+import { When } from '../../components/When'
+import { counted } from '../../format/numbers'
+import styles from './OverviewPage.module.css'
+
+/** How much of what is stored was looked at lately, and what was found. */
+export function IntegrityPanel({ overview }: { overview: Message<'OverviewInfo'> }): ReactNode {
+  const query = useQuery(integrityQuery)
+  const { open_findings: findings, quarantined_checkpoints: quarantined } = overview
+  const found =
+    findings === 0 ? (
+      <StateBadge state="passed" label="none" />
+    ) : (
+      <StateBadge state="failed" label={counted(findings, 'open finding')} />
+    )
+  return (
+    <Panel title="Integrity" actions={<Link to="/integrity">Findings</Link>}>
+      <div className={styles.stack}>
+        <Loaded query={query}>
+          {(integrity) => (
+            <>
+              <Meter label="Compared with its digest lately" value={integrity.coverage} max={1} />
+              <Facts
+                facts={[
+                  { name: 'Verified', value: <Bytes value={integrity.verified_bytes} /> },
+                  { name: 'Never compared', value: <Bytes value={integrity.declared_bytes} /> },
+                  { name: 'Oldest check', value: <When time={integrity.oldest_verified_at} /> },
+                  { name: 'Damage', value: found },
+                  { name: 'Quarantined', value: counted(quarantined, 'checkpoint') },
+                ]}
+              />
+            </>
+          )}
+        </Loaded>
+      </div>
+    </Panel>
+  )
+}

@@ -1,0 +1,49 @@
+import { useState, type ReactNode } from 'react'
+import type { Message } from '../../api/client'
+import { deleteProject } from '../../api/projectChanges'
+import { PROJECTS_KEY } from '../../api/projects'
+import { RUNS_KEY } from '../../api/runs'
+import { Bytes } from '../../components/Bytes'
+import { CheckField } from '../../components/CheckField'
+import { ConfirmDialog } from '../../components/ConfirmDialog'
+import { useAction } from '../../components/useAction'
+import { counted } from '../../format/numbers'
+
+export interface DeleteProjectDialogProps {
+  project: Message<'ProjectInfo'>
+  onClose: () => void
+}
+
+/** Deletes a project with its runs, after its name was typed. */
+export function DeleteProjectDialog({ project, onClose }: DeleteProjectDialogProps): ReactNode {
+  const [force, setForce] = useState(false)
+  const remove = useAction(() => deleteProject(project, force), {
+    done: `Project ${project.name} was deleted. It can be restored until it is purged.`,
+    invalidates: [PROJECTS_KEY, RUNS_KEY],
+  })
+  return (
+    <ConfirmDialog
+      title={`Delete project ${project.name}?`}
+      typeToConfirm={project.name}
+      confirmLabel="Delete project"
+      onConfirm={remove.run}
+      onClose={onClose}
+    >
+      <p>
+        This deletes {counted(project.runs, 'run')} with{' '}
+        {counted(project.committed_checkpoints, 'committed checkpoint')} (<Bytes value={project.stored_bytes} />{' '}
+        stored). Its name is free at once, and jobs that still train in it are told to stop.
+      </p>
+      <p>
+        All of it can be restored under <em>Deleted</em>, until it is purged: a week from now, unless the service is set
+        otherwise. Then the bytes go.
+      </p>
+      <CheckField
+        label="Delete it although it is in use"
+        checked={force}
+        onChange={setForce}
+        hint="Without this, a project is refused in which a run is being saved or a checkpoint is pinned. With it, open saves are aborted."
+      />
+    </ConfirmDialog>
+  )
+}

@@ -1,0 +1,104 @@
+import { useQuery } from '@tanstack/react-query'
+import { createRoute } from '@tanstack/react-router'
+import { useState, type ReactNode } from 'react'
+import { projectsQuery } from '../../api/projectChanges'
+import { shellRoute } from '../../app/parent'
+import { flagParam, given, textParam, without } from '../../app/searchParams'
+import { useRefusal } from '../../app/signedIn'
+import { Button } from '../../components/Button'
+import { Loaded } from '../../components/Loaded'
+import { Page } from '../../components/Page'
+import { Pager } from '../../components/Pager'
+import { Tabs } from '../../components/Tabs'
+import { CreateProjectDialog } from './CreateProjectDialog'
+import { DeletedTable } from './DeletedTable'
+import { LivingTable } from './LivingTable'
+import { QuotaPanel } from './QuotaPanel'
+
+interface ProjectsSearch {
+  /** Those that can be restored. */
+  deleted?: true
+  /** The one whose quota is shown. */
+  project?: string
+  cursor?: string
+}
+
+export const route = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/projects',
+  validateSearch: (raw): ProjectsSearch =>
+    given({
+      deleted: flagParam(raw.deleted),
+      project: textParam(raw.project),
+      cursor: textParam(raw.cursor),
+    }),
+  component: ProjectsPage,
+})
+
+function ProjectsPage(): ReactNode {
+  const [creating, setCreating] = useState(false)
+  const refusal = useRefusal('admin', true)
+  const { deleted, project } = route.useSearch()
+  const navigate = route.useNavigate()
+  const create = (
+    <Button
+      kind="primary"
+      reason={refusal}
+      onClick={() => {
+        setCreating(true)
+      }}
+    >
+      Create project
+    </Button>
+  )
+  return (
+    <Page title="Projects" actions={create}>
+      <Tabs
+        label="Projects"
+        tabs={[
+          { id: 'living', label: 'In use' },
+          { id: 'deleted', label: 'Deleted' },
+        ]}
+        selected={deleted ? 'deleted' : 'living'}
+        onSelect={(next) => void navigate({ search: next === 'deleted' ? { deleted: true } : {} })}
+      >
+        {project !== undefined && deleted !== true && (
+          <QuotaPanel
+            key={project}
+            project={project}
+            onClose={() => void navigate({ search: (before) => without(before, 'project'), resetScroll: false })}
+          />
+        )}
+        <List />
+      </Tabs>
+      {creating && (
+        <CreateProjectDialog
+          onClose={() => {
+            setCreating(false)
+          }}
+        />
+      )}
+    </Page>
+  )
+}
+
+function List(): ReactNode {
+  const { deleted, project, cursor } = route.useSearch()
+  const navigate = route.useNavigate()
+  const projects = useQuery(projectsQuery(given({ deleted, cursor })))
+  return (
+    <Loaded query={projects}>
+      {({ items, next_cursor }) => (
+        <>
+          {deleted ? <DeletedTable projects={items} /> : <LivingTable projects={items} selected={project} />}
+          <Pager
+            nextCursor={next_cursor}
+            isFirst={cursor === undefined}
+            onFirst={() => void navigate({ search: (before) => without(before, 'cursor') })}
+            onNext={(next) => void navigate({ search: (before) => ({ ...before, cursor: next }) })}
+          />
+        </>
+      )}
+    </Loaded>
+  )
+}

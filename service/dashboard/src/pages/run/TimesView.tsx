@@ -1,0 +1,85 @@
+import { useQuery } from '@tanstack/react-query'
+import type { ReactNode } from 'react'
+import { runCheckpointsQuery, saveTimesQuery } from '../../api/run'
+import { RankHeatMap } from '../../charts/RankHeatMap'
+import { SaveBars } from '../../charts/SaveBars'
+import { savePoints } from '../../charts/savePoints'
+import { SlowestRanks } from '../../charts/SlowestRanks'
+import { Empty } from '../../components/Empty'
+import { Loaded } from '../../components/Loaded'
+import { Pager } from '../../components/Pager'
+import { Panel } from '../../components/Panel'
+import { timelineFilter, type ViewProps } from './CheckpointsView'
+import { bandOf } from './search'
+import styles from './run.module.css'
+
+const SAVES = 50
+
+/** How large and how fast saves were, and how long each rank took. */
+export function TimesView({ name, search, onChange }: ViewProps): ReactNode {
+  const shown = useQuery(runCheckpointsQuery(name, timelineFilter(search)))
+  const cursor = search.saves
+  const times = useQuery(saveTimesQuery(name, { limit: SAVES, ...(cursor === undefined ? {} : { cursor }) }))
+  return (
+    <div className={styles.stack}>
+      <Panel title="Size, duration and throughput">
+        <Loaded query={shown}>
+          {({ items, next_cursor }) => {
+            const points = savePoints(items)
+            return (
+              <>
+                {points.length === 0 ? <Empty title="Nothing is committed yet" /> : <SaveBars points={points} />}
+                <Pager
+                  nextCursor={next_cursor}
+                  isFirst={search.older === undefined}
+                  onFirst={() => {
+                    onChange({ older: undefined })
+                  }}
+                  onNext={(older) => {
+                    onChange({ older })
+                  }}
+                />
+              </>
+            )
+          }}
+        </Loaded>
+      </Panel>
+      <Loaded query={times}>
+        {({ items, next_cursor }) => (
+          <>
+            <Panel title="Ranks by save">
+              {items.length === 0 ? (
+                <Empty title="No save to show" />
+              ) : (
+                <RankHeatMap
+                  key={search.ranks}
+                  saves={items}
+                  ranks={bandOf(search.ranks)}
+                  onRanks={(ranks) => {
+                    onChange({ ranks: ranks === undefined ? undefined : `${ranks.first}-${ranks.last}` })
+                  }}
+                />
+              )}
+              <Pager
+                nextCursor={next_cursor}
+                isFirst={cursor === undefined}
+                onFirst={() => {
+                  onChange({ saves: undefined })
+                }}
+                onNext={(saves) => {
+                  onChange({ saves })
+                }}
+              />
+            </Panel>
+            {items.length > 0 && (
+              <>
+                <h2>Ranks that are missing or slow</h2>
+                <SlowestRanks saves={items} />
+              </>
+            )}
+          </>
+        )}
+      </Loaded>
+    </div>
+  )
+}

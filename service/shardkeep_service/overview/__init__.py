@@ -1,0 +1,1 @@
+"""The overview: what is stored, how it grows, how saves go, and what the background work is at."""

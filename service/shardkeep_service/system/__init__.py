@@ -1,0 +1,1 @@
+"""The system as its operators see it: versions, database, object store, settings."""

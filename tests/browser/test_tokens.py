@@ -1,0 +1,110 @@
+"""Tokens: shown once, found again by their first characters, revoked."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import shardkeep as sk
+from shardkeep.connection.access_client import AccessClient
+from shardkeep.errors import Unauthenticated
+from tests.browser.conftest import OpenDashboard
+from tests.browser.dashboard import Dashboard
+from tests.browser.launches import MARKUP
+from tests.browser.served import Served
+from tests.browser.tables import row, row_names
+
+TABLE = "Tokens, newest first"
+
+
+def make(page: Page, name: str, *, scope: str = "read") -> str:
+    """The text of a new token, as the dialog shows it once."""
+    page.get_by_role("button", name="Create token").click()
+    dialog = page.get_by_role("dialog", name="Create a token")
+    dialog.get_by_label("Name", exact=True).fill(name)
+    dialog.get_by_label("Scope").select_option(scope)
+    dialog.get_by_label("Projects").fill("demo")
+    dialog.get_by_role("button", name="Create").click()
+    shown = page.get_by_role("dialog", name=f"Token {name}")
+    text = shown.get_by_label("token", exact=True).inner_text().strip()
+    shown.get_by_role("button", name="I have stored it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    return text
+
+
+def works(served: Served, token: str) -> bool:
+    with sk.connect(served.url, token) as client:
+        try:
+            AccessClient(client.service.transport).token()
+        except Unauthenticated:
+            return False
+    return True
+
+
+def test_a_token_is_shown_once_works_and_is_refused_once_it_is_revoked(dashboard: Dashboard, served: Served) -> None:
+    page = dashboard.open("/access", heading="Tokens")
+    name = f"for {MARKUP}"
+    text = make(page, name)
+    assert works(served, text)
+    assert text not in page.content()
+    expect(row(page, TABLE, name)).to_contain_text("demo")
+    assert text not in str(page.evaluate("({...localStorage, ...sessionStorage, state: history.state})"))
+    page.reload()
+    dashboard.settled()
+    assert text not in page.content()
+
+    page.get_by_role("button", name=f"Revoke {name}", exact=True).click()
+    dialog = page.get_by_role("dialog", name=f"Revoke {name}?")
+    expect(dialog).to_contain_text("It minted no token for jobs")
+    dialog.get_by_role("button", name="Revoke token").click()
+    expect(row(page, TABLE, name)).to_have_count(0)
+    assert not works(served, text)
+
+
+def test_what_cannot_be_used_any_more_is_listed_when_asked_for(dashboard: Dashboard) -> None:
+    page = dashboard.open("/access", heading="Tokens")
+    name = f"revoked {MARKUP}"
+    assert name not in row_names(page, TABLE)
+    page.get_by_label("Also expired and revoked").check()
+    expect(row(page, TABLE, name)).to_contain_text("Revoked")
+    expect(page).to_have_url(re.compile("all=true"))
+    page.reload()
+    expect(row(page, TABLE, name)).to_be_visible()
+    expect(page.get_by_role("button", name=f"Revoke {name}", exact=True)).to_be_disabled()
+
+
+def test_a_token_for_the_jobs_of_one_run_is_minted(dashboard: Dashboard, served: Served) -> None:
+    page = dashboard.open("/access", heading="Tokens")
+    page.get_by_role("button", name="Create token").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("For", exact=True).select_option("job")
+    dialog.get_by_label("Name", exact=True).fill("nightly")
+    dialog.get_by_label("Run", exact=True).fill("no run")
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog.get_by_label("Run", exact=True)).to_have_attribute("aria-invalid", "true")
+    dialog.get_by_label("Run", exact=True).fill("demo/transformer")
+    dialog.get_by_role("button", name="Create").click()
+    shown = page.get_by_role("dialog", name="Token nightly")
+    with sk.connect(served.url, shown.get_by_label("token", exact=True).inner_text().strip()) as client:
+        info = AccessClient(client.service.transport).token()
+    assert (info.run, info.scope) == ("transformer", "write")
+
+
+def test_a_reader_may_make_no_token_and_sees_none(open_dashboard: OpenDashboard, served: Served) -> None:
+    page = open_dashboard(served.filled.tokens.read).open("/access", heading="Tokens")
+    expect(page.get_by_role("button", name="Create token")).to_be_disabled()
+    expect(page.get_by_text("shardkeep token create --scope admin")).to_be_visible()
+    expect(page.get_by_role("table")).to_have_count(0)
+
+
+@pytest.mark.parametrize("lifetime", ["soon", "-1d", "20000d"])
+def test_a_lifetime_that_cannot_be_is_told(dashboard: Dashboard, lifetime: str) -> None:
+    page = dashboard.open("/access", heading="Tokens")
+    page.get_by_role("button", name="Create token").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name", exact=True).fill("x")
+    dialog.get_by_label("Expires in").fill(lifetime)
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog.get_by_label("Expires in")).to_have_attribute("aria-invalid", "true")

@@ -1,0 +1,119 @@
+"""Asking a job to save, from the command line and from Python; the job is a keeper-less attempt of one rank here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from shardkeep.errors import Conflict
+from shardkeep.protocol.identifiers import new_launch_id
+from shardkeep.store.attempt import Attempt
+from shardkeep.store.connect import Client
+from shardkeep.store.world import World
+from tests.integration.cli.command_line import CommandLine, Done
+
+PATIENCE_SECONDS = 60.0
+
+
+def begin(client: Client, run: str) -> Attempt:
+    attempt = client.run(run).begin_attempt(World(0, 1, new_launch_id()))
+    attempt.decide_resume(fresh=True)
+    return attempt
+
+
+def save(attempt: Attempt, step: int) -> str:
+    with attempt.start_save(step, expected_bytes=0) as writer:
+        handle = writer.finish([], {}, {})
+    return handle.wait(60).id
+
+
+def abort(attempt: Attempt, step: int) -> None:
+    attempt.start_save(step, expected_bytes=0).abort("on purpose")
+    attempt.wait_in_flight()
+
+
+def until(what: Callable[[], bool]) -> None:
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while not what():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def test_asking_returns_at_once_and_asking_again_is_the_same_request(shardkeep: CommandLine) -> None:
+    with shardkeep.client() as client:
+        attempt = begin(client, "asked/once")
+        first = shardkeep.ok("save-now", "asked/once", "--json").document
+        assert first["checkpoint"] is None
+        assert (first["save_request"]["number"], first["save_request"]["state"]) == (1, "waiting")
+        shown = shardkeep.ok("save-now", "asked/once").out
+        assert shown == f"asked/once is asked to save at its next step: request 1 of {attempt.id}\n"
+        assert client.run("asked/once").request_save().number == 1
+        checkpoint = save(attempt, 1)
+        done = client.run("asked/once").save_request()
+        assert (done.state, done.checkpoint_id) == ("done", checkpoint)
+
+
+def test_a_run_that_nothing_trains_is_refused(shardkeep: CommandLine) -> None:
+    with shardkeep.client() as client:
+        client.service.ensure_run("asked", "never")
+        with pytest.raises(Conflict, match="no_attempt"):
+            client.run("asked/never").request_save()
+        assert client.run("asked/never").save_request().state == "none"
+    refused = shardkeep("save-now", "asked/never", "--json")
+    assert (refused.code, refused.error["code"]) == (4, "no_attempt")
+    assert shardkeep("save-now", "asked/unknown", "--json").code == 3
+    assert shardkeep("save-now", "asked", "--json").code == 2
+
+
+class Waiting:
+    """`save-now --wait` in a thread."""
+
+    def __init__(self, shardkeep: CommandLine, run: str, *options: str) -> None:
+        self._done: list[Done] = []
+        self._thread = threading.Thread(
+            target=lambda: self._done.append(shardkeep("save-now", run, "--wait", *options))
+        )
+        self._thread.start()
+
+    def result(self) -> Done:
+        self._thread.join(PATIENCE_SECONDS)
+        return self._done[0]
+
+
+def test_waiting_ends_with_the_committed_checkpoint_after_an_abort_too(shardkeep: CommandLine) -> None:
+    with shardkeep.client() as client:
+        run = client.run("asked/waited")
+        attempt = begin(client, "asked/waited")
+        waiting = Waiting(shardkeep, "asked/waited")
+        until(lambda: run.save_request().state == "waiting")
+        abort(attempt, 1)
+        checkpoint = save(attempt, 2)
+        done = waiting.result()
+    assert (done.code, done.out) == (0, f"{checkpoint} (step 2 of asked/waited) is committed\n")
+    assert "request 1 waits for the next step of asked/waited" in done.err
+
+
+def test_waiting_with_json_gives_one_document_with_the_checkpoint(shardkeep: CommandLine) -> None:
+    with shardkeep.client() as client:
+        run = client.run("asked/json")
+        attempt = begin(client, "asked/json")
+        waiting = Waiting(shardkeep, "asked/json", "--json")
+        until(lambda: run.save_request().state == "waiting")
+        checkpoint = save(attempt, 7)
+        document = waiting.result().document
+    assert (document["save_request"]["state"], document["save_request"]["checkpoint_id"]) == ("done", checkpoint)
+    assert (document["checkpoint"]["id"], document["checkpoint"]["step"]) == (checkpoint, 7)
+
+
+def test_waiting_for_an_attempt_that_ends_fails_and_says_so(shardkeep: CommandLine) -> None:
+    with shardkeep.client() as client:
+        run = client.run("asked/ended")
+        begin(client, "asked/ended")
+        waiting = Waiting(shardkeep, "asked/ended", "--json")
+        until(lambda: run.save_request().state == "waiting")
+        begin(client, "asked/ended")
+        done = waiting.result()
+    assert (done.code, done.error["code"]) == (1, "attempt_ended")
