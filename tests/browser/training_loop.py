@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.waiting import wait_until
 from tests.warm_process import forkserver
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -50,10 +51,7 @@ class Training:
 
     def wait_for(self, word: str) -> None:
         """Returns once it was said."""
-        until = time.monotonic() + _WAIT_SECONDS
-        while not self.hears(word):
-            assert time.monotonic() < until, f"nobody said {word!r}"
-            time.sleep(0.02)
+        wait_until(lambda: self.hears(word), seconds=_WAIT_SECONDS)
 
 
 def _train(run: str, directory: Path, env: dict[str, str]) -> None:

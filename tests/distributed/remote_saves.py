@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from typing import Any
 
 import torch.distributed as dist
@@ -17,8 +16,7 @@ from shardkeep.errors import AttemptFenced
 from shardkeep.protocol.identifiers import new_launch_id
 from shardkeep.pytorch.checkpointer import Checkpointer
 from shardkeep.store.world import World
-
-PATIENCE_SECONDS = 60.0
+from tests.waiting import wait_until
 
 
 def ask(run: str, keeper: Checkpointer, *, times: int = 1) -> None:
@@ -27,10 +25,7 @@ def ask(run: str, keeper: Checkpointer, *, times: int = 1) -> None:
     with sk.connect(os.environ["SHARDKEEP_URL"], os.environ["SHARDKEEP_TOKEN"]) as client:
         for _ in range(times):
             client.run(run).request_save()
-    until = time.monotonic() + PATIENCE_SECONDS
-    while keeper._wishes._asked == before:
-        assert time.monotonic() < until
-        time.sleep(0.005)
+    wait_until(lambda: keeper._wishes._asked != before)
 
 
 def save_when_asked(rank: int, world_size: int, *, run: str) -> dict[str, Any]:
@@ -73,11 +68,8 @@ def ask_while_a_save_is_in_flight(rank: int, world_size: int, *, run: str) -> li
 
 
 def wait_until_asked(run: str) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
     with sk.connect(os.environ["SHARDKEEP_URL"], os.environ["SHARDKEEP_TOKEN"]) as client:
-        while client.run(run).save_request().number == 0:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: client.run(run).save_request().number > 0)
 
 
 def go_on_after_the_fence(rank: int, world_size: int, *, run: str) -> str:
@@ -89,10 +81,7 @@ def go_on_after_the_fence(rank: int, world_size: int, *, run: str) -> str:
         with sk.connect(os.environ["SHARDKEEP_URL"], os.environ["SHARDKEEP_TOKEN"]) as client:
             client.run(run).begin_attempt(World(0, 1, new_launch_id()))
             client.run(run).request_save()
-        until = time.monotonic() + PATIENCE_SECONDS
-        while keeper._watch is not None and keeper._watch.is_alive:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: keeper._watch is None or not keeper._watch.is_alive)
     dist.barrier()
     for n in range(1, 5):
         assert keeper.step(n) is False

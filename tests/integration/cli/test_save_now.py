@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +12,7 @@ from shardkeep.store.attempt import Attempt
 from shardkeep.store.connect import Client
 from shardkeep.store.world import World
 from tests.integration.cli.command_line import CommandLine, Done
+from tests.waiting import wait_until
 
 PATIENCE_SECONDS = 60.0
 
@@ -33,13 +32,6 @@ def save(attempt: Attempt, step: int) -> str:
 def abort(attempt: Attempt, step: int) -> None:
     attempt.start_save(step, expected_bytes=0).abort("on purpose")
     attempt.wait_in_flight()
-
-
-def until(what: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE_SECONDS
-    while not what():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
 
 
 def test_asking_returns_at_once_and_asking_again_is_the_same_request(shardkeep: CommandLine) -> None:
@@ -88,7 +80,7 @@ def test_waiting_ends_with_the_committed_checkpoint_after_an_abort_too(shardkeep
         run = client.run("asked/waited")
         attempt = begin(client, "asked/waited")
         waiting = Waiting(shardkeep, "asked/waited")
-        until(lambda: run.save_request().state == "waiting")
+        wait_until(lambda: run.save_request().state == "waiting")
         abort(attempt, 1)
         checkpoint = save(attempt, 2)
         done = waiting.result()
@@ -101,7 +93,7 @@ def test_waiting_with_json_gives_one_document_with_the_checkpoint(shardkeep: Com
         run = client.run("asked/json")
         attempt = begin(client, "asked/json")
         waiting = Waiting(shardkeep, "asked/json", "--json")
-        until(lambda: run.save_request().state == "waiting")
+        wait_until(lambda: run.save_request().state == "waiting")
         checkpoint = save(attempt, 7)
         document = waiting.result().document
     assert (document["save_request"]["state"], document["save_request"]["checkpoint_id"]) == ("done", checkpoint)
@@ -113,7 +105,7 @@ def test_waiting_for_an_attempt_that_ends_fails_and_says_so(shardkeep: CommandLi
         run = client.run("asked/ended")
         begin(client, "asked/ended")
         waiting = Waiting(shardkeep, "asked/ended", "--json")
-        until(lambda: run.save_request().state == "waiting")
+        wait_until(lambda: run.save_request().state == "waiting")
         begin(client, "asked/ended")
         done = waiting.result()
     assert (done.code, done.error["code"]) == (1, "attempt_ended")

@@ -8,8 +8,7 @@ import logging
 import random
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from shardkeep.pytorch.checkpointer import Checkpointer
 from shardkeep.store.connect import Client
 from shardkeep.store.request_watch import RequestWatch
 from tests.service_process import ServiceProcess
+from tests.waiting import wait_until
 
 _numbers = itertools.count()
 PATIENCE_SECONDS = 60.0
@@ -46,18 +46,11 @@ def make_keeper(client: Client, run: str, **options: Any) -> Checkpointer:
     return Checkpointer(client.run(run), loop={"n": 0}, **options)
 
 
-def until(what: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE_SECONDS
-    while not what():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-
-
 def ask(client: Client, run: str, keeper: Checkpointer) -> SaveRequestInfo:
     """Asks, and waits until the keeper has heard of it."""
     before = keeper._wishes._asked
     info = client.run(run).request_save()
-    until(lambda: keeper._wishes._asked > before)
+    wait_until(lambda: keeper._wishes._asked > before)
     return info
 
 
@@ -135,7 +128,7 @@ def test_a_request_that_comes_while_a_save_is_in_flight_is_served_by_the_next_st
     with make_keeper(client, run, every_steps=10) as keeper:
         keeper.resume()
         keeper.step(10)
-        until(lambda: len(list(client.run(run).checkpoints(state="open"))) == 1)
+        wait_until(lambda: len(list(client.run(run).checkpoints(state="open"))) == 1)
         assert ask(client, run, keeper).state == "waiting"
         threading.Timer(0.1, held.set).start()
         keeper.step(11)
@@ -154,7 +147,7 @@ def test_a_request_whose_save_is_aborted_makes_the_next_step_save_again(
         ask(client, run, keeper)
         with pytest.raises(UnsupportedValue):
             keeper.save(1)
-        until(lambda: keeper._wishes._asked == 2)
+        wait_until(lambda: keeper._wishes._asked == 2)
         loop["callback"] = "print"
         keeper.step(2)
         keeper.step(3)
@@ -196,7 +189,7 @@ def test_closing_ends_the_poll_at_once_and_leaves_no_thread(
     with sk.connect(gate.url, shared_service.token) as through_gate:
         keeper = make_keeper(through_gate, run)
         keeper.resume()
-        until(lambda: any("save-request" in request for request in gate.requests))
+        wait_until(lambda: any("save-request" in request for request in gate.requests))
         keeper.close()
         assert watches() == before
     gate.close()
@@ -210,7 +203,7 @@ def test_a_keeper_that_is_dropped_without_being_closed_leaves_no_thread(client: 
     assert len(watches()) == before + 1
     del keeper
     gc.collect()
-    until(lambda: len(watches()) == before)
+    wait_until(lambda: len(watches()) == before)
 
 
 def test_training_waits_for_no_request_about_requests(
@@ -245,11 +238,11 @@ def test_hearing_of_requests_draws_from_no_generator_of_training(
         keeper.resume()
         before = random.getstate(), torch.get_rng_state()
         service.kill()
-        until(lambda: "cannot be heard of" in caplog.text)
+        wait_until(lambda: "cannot be heard of" in caplog.text)
         for n in range(1, 20):
             assert keeper.step(n) is False, "training goes on"
         service.start()
-        until(lambda: "heard of again" in caplog.text)
+        wait_until(lambda: "heard of again" in caplog.text)
         assert random.getstate() == before[0]
         assert torch.equal(torch.get_rng_state(), before[1])
         ask(client, "p/r", keeper)

@@ -7,7 +7,6 @@ import json
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,9 +18,10 @@ from shardkeep.connection.request_client import RequestClient
 from shardkeep.connection.transport import Transport
 from shardkeep.protocol.error_codes import PROBLEM_CONTENT_TYPE
 from shardkeep.store.request_watch import RequestWatch
+from tests.waiting import wait_until
 
 ATTEMPT = f"att_{1:032x}"
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 Answer = tuple[int, dict[str, Any]]
 
 
@@ -105,13 +105,6 @@ def watching(service: Service) -> Iterator[Watching]:
     transport.close()
 
 
-def ends(watch: RequestWatch) -> bool:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while watch.is_alive and time.monotonic() < until:
-        time.sleep(0.005)
-    return not watch.is_alive
-
-
 def test_each_request_is_asked_for_once_and_the_poll_tells_what_is_known(service: Service, watching: Watching) -> None:
     asked: queue.Queue[str] = queue.Queue()
     watching(lambda: asked.put("save"))
@@ -140,7 +133,8 @@ def test_a_service_too_old_for_requests_is_asked_no_more_and_that_is_one_line_of
     caplog.set_level(logging.INFO, logger="shardkeep")
     service.answers.put(refusal(404, "no_such_route"))
 
-    assert ends(watching(lambda: None))
+    watch = watching(lambda: None)
+    wait_until(lambda: not watch.is_alive)
 
     assert [(record.levelname, record.name) for record in caplog.records] == [("INFO", "shardkeep")]
     assert "too old" in caplog.text
@@ -153,7 +147,8 @@ def test_a_fenced_attempt_is_asked_about_no_more(
     caplog.set_level(logging.INFO, logger="shardkeep")
     service.answers.put(refusal(409, code))
 
-    assert ends(watching(lambda: None))
+    watch = watching(lambda: None)
+    wait_until(lambda: not watch.is_alive)
 
     assert caplog.records == []
 
