@@ -48,8 +48,11 @@ def restore_items(
     plan = RestorePlan(stored, names, allowed)
     for item in ordered:
         item.plan(plan)
-    plan.check(unused)
-    read_bytes = read_targets(plan.targets, checkpoint, rank=rank if same_world else 0)
-    for action in plan.actions:
-        action()
-    return RestoreReport(plan.kept_fresh, plan.notes, len(plan.targets), read_bytes)
+    try:
+        plan.check(unused)
+        read_bytes = read_targets(plan.targets, checkpoint, rank=rank if same_world else 0)
+        for action in plan.actions:
+            action()
+        return RestoreReport(plan.kept_fresh, plan.notes, len(plan.targets), read_bytes)
+    finally:
+        plan.let_go()

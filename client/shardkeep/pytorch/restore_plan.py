@@ -162,6 +162,14 @@ class RestorePlan:
         if self._others:
             raise LoadError(_listed("cannot be loaded", self._others) + "; nothing was loaded")
 
+    def let_go(self) -> None:
+        """Forget where things go. Who added actions knows the plan: what was loaded would else be kept in memory, or in
+        a scratch file, until cycles are next collected.
+        """
+        self.targets.clear()
+        self.actions.clear()
+        self._offered.clear()
+
     def _ask(self, unused: UnusedNames | None) -> None:
         """Settle what depends on the other ranks."""
         lacking = self._unexpected + [target.stored.name for target in self._offered]

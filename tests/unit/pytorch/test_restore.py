@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -438,3 +441,29 @@ def test_pieces_that_need_a_temporary_are_read_in_bounded_parts(monkeypatch: pyt
     load(checkpoint, s=live)
     assert all(torch.equal(live[key], value) for key, value in expected.items())
     assert max(len(request.out) for request in checkpoint.requests) <= 64
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_what_was_loaded_is_let_go_with_its_last_owner_and_not_when_cycles_are_collected() -> None:
+    """State that lies in a scratch file takes disk for as long."""
+    model = filled_linear(1)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(3)).sum().backward()
+    optimizer.step()
+    checkpoint = saved(model=model, optimizer=optimizer)
+    again = filled_linear(0)
+    other = torch.optim.Adam(again.parameters())
+    load(checkpoint, model=again, optimizer=other)
+    checkpoint.requests.clear()
+    moment = weakref.ref(other.state[again.weight]["exp_avg"])
+    assert moment() is not None
+    other.state.clear()
+    assert moment() is None
