@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 import shardkeep_service
-from tests.browser.dashboard import DESKTOP, WAIT_MILLISECONDS, Dashboard
+from tests.browser.dashboard import DESKTOP, WAIT_MILLISECONDS, ColorScheme, Dashboard, new_context
 from tests.browser.filled_service import ENV, copy_of_filled
 from tests.browser.served import Served
 from tests.servers.chromium import ARGUMENTS, chromium
@@ -79,15 +79,26 @@ def browser(chromium_program: Path, tmp_path_factory: pytest.TempPathFactory) ->
         started.close()
 
 
+@pytest.fixture(scope="module")
+def kept_context(browser: Browser, served: Served) -> BrowserContext:
+    """What the first tabs of a module's tests share, one after the other."""
+    return new_context(browser, served.url)
+
+
 @pytest.fixture
-def open_dashboard(browser: Browser, served: Served) -> Iterator[OpenDashboard]:
-    """Opens tabs: signed in with a token (an administrator's unless another is given, nobody's with None)."""
+def open_dashboard(browser: Browser, kept_context: BrowserContext, served: Served) -> Iterator[OpenDashboard]:
+    """Opens tabs: signed in with a token (an administrator's unless another is given, nobody's with None).
+
+    Tabs that are open at once have nothing in common.
+    """
     with ExitStack() as opened:
+        unused = [kept_context]
 
         def open_one(
-            token: str | None = served.token, *, size: tuple[int, int] = DESKTOP, scheme: str = "light"
+            token: str | None = served.token, *, size: tuple[int, int] = DESKTOP, scheme: ColorScheme = "light"
         ) -> Dashboard:
-            dashboard = Dashboard(browser, served.url, size=size, scheme=scheme)
+            context = unused.pop() if unused else None
+            dashboard = Dashboard(browser, served.url, size=size, scheme=scheme, context=context)
             opened.callback(dashboard.close)
             if token is not None:
                 dashboard.sign_in(token)

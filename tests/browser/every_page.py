@@ -18,6 +18,8 @@ class PageAt:
     name: str
     path: str
     signed_in: bool = True
+    shows_markup: bool = False
+    """Whether a text with markup of somebody's own is on it."""
 
     def url(self, filled: Filled) -> str:
         """Its path below /ui in this service."""
@@ -33,31 +35,34 @@ EVERY_PAGE: Final = (
     PageAt("runs-nothing-found", "/runs?search=nothing-is-called-so"),
     PageAt("run", RUN),
     PageAt("run-times", f"{RUN}?view=times"),
-    PageAt("run-attempts", f"{RUN}?view=attempts"),
+    PageAt("run-attempts", f"{RUN}?view=attempts", shows_markup=True),
     PageAt("run-resume", f"{RUN}?view=resume"),
     PageAt("run-untouched", f"/runs/{PROJECT}/untouched"),
+    PageAt("run-untouched-times", f"/runs/{PROJECT}/untouched?view=times"),
+    PageAt("run-untouched-attempts", f"/runs/{PROJECT}/untouched?view=attempts"),
     PageAt("run-unknown", f"/runs/{PROJECT}/unknown"),
-    PageAt("checkpoint", CHECKPOINT),
+    PageAt("checkpoint", CHECKPOINT, shows_markup=True),
     PageAt("checkpoint-ranks", f"{CHECKPOINT}?view=ranks"),
-    PageAt("checkpoint-tensors", f"{CHECKPOINT}?view=tensors&tensor=model.embed.weight"),
-    PageAt("checkpoint-values", f"{CHECKPOINT}?view=values"),
+    PageAt("checkpoint-tensors", f"{CHECKPOINT}?view=tensors&tensor=model.embed.weight", shows_markup=True),
+    PageAt("checkpoint-values", f"{CHECKPOINT}?view=values", shows_markup=True),
     PageAt("checkpoint-resume", f"{CHECKPOINT}?view=resume"),
-    PageAt("checkpoint-aborted", "/checkpoints/{aborted}"),
+    PageAt("checkpoint-aborted", "/checkpoints/{aborted}", shows_markup=True),
     PageAt("checkpoint-deleted", "/checkpoints/{deleted}"),
     PageAt("checkpoint-damaged", "/checkpoints/{damaged}?view=damage"),
     PageAt("checkpoint-open", "/checkpoints/{open}"),
-    PageAt("checkpoint-pinned", "/checkpoints/{second}"),
-    PageAt("difference", "/checkpoints/{latest}/differences/{second}"),
+    PageAt("checkpoint-pinned", "/checkpoints/{second}", shows_markup=True),
+    PageAt("difference", "/checkpoints/{latest}/differences/{second}", shows_markup=True),
     PageAt("saves", "/saves?save={open}"),
-    PageAt("retention", f"/retention/{PROJECT}?dry=in_force"),
+    PageAt("saves-ended", "/saves?save={aborted}"),
+    PageAt("retention", f"/retention/{PROJECT}?dry=in_force", shows_markup=True),
     PageAt("retention-of-run", f"/retention/{PROJECT}?run=baseline"),
     PageAt("integrity", "/integrity"),
     PageAt("integrity-resolved", "/integrity?show=resolved"),
     PageAt("access", "/access"),
-    PageAt("access-all", "/access?all=true"),
+    PageAt("access-all", "/access?all=true", shows_markup=True),
     PageAt("projects", "/projects?project=demo"),
     PageAt("projects-deleted", "/projects?deleted=true"),
-    PageAt("audit", "/audit"),
+    PageAt("audit", "/audit", shows_markup=True),
     PageAt("system", "/system"),
     PageAt("no-such-page", "/no/such/page"),
 )

@@ -17,7 +17,7 @@ from typing import Final
 import shardkeep as sk
 from shardkeep.connection.access_client import AccessClient
 from shardkeep.connection.keeping_client import KeepingClient
-from shardkeep.protocol.messages import BestRule, CreateToken, RetentionRules, SetQuota
+from shardkeep.protocol.messages import BestRule, CreateJobToken, CreateToken, RetentionRules, SetQuota
 from tests.browser.launches import MARKUP, Launch
 from tests.service_process import ServiceProcess
 from tests.warm_process import run_program
@@ -45,11 +45,12 @@ SPECIAL_METRICS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Texts of tokens, one for each scope; `bound` reads `demo` only."""
+    """Texts of tokens, one for each scope; `bound` reads `demo` only, and `job` is of the jobs of its `transformer`."""
 
     read: str
     write: str
     bound: str
+    job: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ def _set_rules(keeping: KeepingClient) -> None:
 
 
 def _make_tokens(access: AccessClient) -> Tokens:
+    job = CreateJobToken(name="a job of transformer", project=PROJECT, run="transformer")
     make: Callable[[CreateToken], str] = lambda message: access.create_token(message).token  # noqa: E731
     revoked = access.create_token(CreateToken(name=f"revoked {MARKUP}", scope="write"))
     access.revoke_token(revoked.info.id)
@@ -179,4 +181,5 @@ def _make_tokens(access: AccessClient) -> Tokens:
         read=make(CreateToken(name="reader", scope="read")),
         write=make(CreateToken(name=f"writer {MARKUP}", scope="write")),
         bound=make(CreateToken(name="reader of demo", scope="read", projects=[PROJECT], expires_in_seconds=86_400)),
+        job=access.mint_job_token(job).token,
     )

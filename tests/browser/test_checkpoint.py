@@ -12,6 +12,7 @@ from shardkeep.errors import CheckpointNotCommitted
 from tests.browser.conftest import OpenDashboard
 from tests.browser.dashboard import Dashboard
 from tests.browser.launches import MARKUP, TENSORS, Launch
+from tests.browser.refusals import REQUEST_ID, Held, refuse
 from tests.browser.served import Served
 from tests.browser.tables import row, row_names, table
 
@@ -49,7 +50,7 @@ def test_E191_E192_metrics_that_json_cannot_write_are_shown_and_read_back_as_the
 def test_ranks_are_listed_and_filtered(dashboard: Dashboard, served: Served) -> None:
     page = dashboard.open(f"/checkpoints/{served.filled.aborted}?view=ranks")
     expect(row(page, "Ranks", "0")).to_contain_text("Arrived")
-    expect(row(page, "Ranks", "1")).to_contain_text("Absent")
+    expect(row(page, "Ranks", "1")).to_contain_text("Did not arrive")
     page.get_by_label("State", exact=True).select_option("absent")
     expect(row(page, "Ranks", "0")).to_have_count(0)
     expect(page).to_have_url(re.compile("rank_state=absent"))
@@ -80,6 +81,14 @@ def test_values_show_random_state_and_text_as_text(dashboard: Dashboard, served:
     expect(table(page, "Other values")).to_have_count(0)
 
 
+def test_a_page_of_values_that_is_empty_so_far_is_not_taken_for_none(dashboard: Dashboard, served: Served) -> None:
+    dashboard.page.route(
+        "**/values?*kind=random*", lambda route: route.fulfill(json={"items": [], "next_cursor": "further"})
+    )
+    page = dashboard.open(f"/checkpoints/{served.filled.latest}?view=values", heading=HEADING)
+    expect(page.get_by_text("None so far: the list goes on with further ranks")).to_be_visible()
+
+
 def test_E189_a_pickle_is_shown_as_bytes_and_never_unpickled(dashboard: Dashboard, served: Served) -> None:
     page = dashboard.open(f"/checkpoints/{served.filled.latest}?view=values&search=pickle", heading=HEADING)
     expect(row(page, "Other values", "notes.pickle")).to_be_visible()
@@ -100,6 +109,19 @@ def test_two_checkpoints_are_compared(dashboard: Dashboard, served: Served) -> N
     page.get_by_label("Search").fill("exp_avg")
     expect(page).to_have_url(re.compile("search=exp_avg"))
     expect(table(page, differing).locator("tbody tr")).to_have_count(len(TENSORS))
+
+
+def test_two_that_are_swapped_are_not_shown_the_wrong_way_round_meanwhile(dashboard: Dashboard, served: Served) -> None:
+    latest, second = served.filled.latest, served.filled.second
+    page = dashboard.open(f"/checkpoints/{latest}/differences/{second}", heading="Step 400 against step 200")
+    held = Held(page, f"**/v1/checkpoints/{second}/differences/{latest}*")
+    page.get_by_role("link", name="Swap the two").click()
+    title = page.get_by_role("heading", level=1)
+    expect(title).to_have_text("Difference of two checkpoints")
+    expect(page.get_by_label("Search tensors")).to_be_visible()
+    expect(page.get_by_text("here only")).to_have_count(0)
+    held.release()
+    expect(title).to_have_text("Step 200 against step 400")
 
 
 def test_equal_checkpoints_have_no_difference(dashboard: Dashboard, served: Served) -> None:
@@ -169,6 +191,43 @@ def test_a_pinned_one_cannot_be_deleted_and_the_dialog_says_so(dashboard: Dashbo
     expect(dialog.get_by_role("button", name="Delete", exact=True)).to_be_disabled()
 
 
+def test_it_is_not_deleted_while_it_is_not_known_what_that_means(
+    dashboard: Dashboard, served: Served, own: tuple[str, str]
+) -> None:
+    page = dashboard.open(f"/checkpoints/{own[0]}")
+    refuse(page, "**/impact")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Type 1 to confirm").fill("1")
+    confirm = dialog.get_by_role("button", name="Delete", exact=True)
+    expect(confirm).to_have_accessible_description("What deleting it means is not known yet.")
+    expect(dialog.get_by_role("alert")).to_contain_text(REQUEST_ID)
+    expect(confirm).to_be_disabled()
+    page.unroute("**/impact")
+    dialog.get_by_role("button", name="Try again").click()
+    expect(confirm).to_be_enabled()
+    with served.connect() as client:
+        assert client.checkpoint(own[0]).state == "committed"
+
+
+def test_a_deletion_that_is_refused_after_its_dialog_was_closed_says_so(
+    dashboard: Dashboard, own: tuple[str, str]
+) -> None:
+    page = dashboard.open(f"/checkpoints/{own[0]}")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Type 1 to confirm").fill("1")
+    held = Held(page, f"**/v1/checkpoints/{own[0]}", method="DELETE")
+    with page.expect_request(lambda request: request.method == "DELETE"):
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(dialog.get_by_role("button", name="Close")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    held.refuse(code="checkpoint_pinned", title="Checkpoint is pinned", status=409)
+    said = page.get_by_role("status").filter(has_text=REQUEST_ID)
+    expect(said).to_contain_text(re.compile("Delete step 1 of own/.*Checkpoint is pinned"))
+
+
 def test_a_change_of_somebody_else_meanwhile_is_not_overwritten(
     dashboard: Dashboard, served: Served, own: tuple[str, str]
 ) -> None:
@@ -214,6 +273,21 @@ def test_one_who_may_not_is_told_so(open_dashboard: OpenDashboard, served: Serve
         expect(pin).to_be_disabled()
     else:
         expect(pin).to_be_enabled()
+
+
+def test_the_heading_of_one_that_is_gone_to_has_the_focus_once_it_is_there(dashboard: Dashboard) -> None:
+    page = dashboard.open("/runs/demo/transformer", heading="demo/transformer")
+    row(page, "Checkpoints of the run, newest first", "400").get_by_role("link", name="400").click()
+    dashboard.settled(heading=HEADING)
+    expect(page.get_by_role("heading", level=1)).to_be_focused()
+
+
+def test_what_goes_wrong_later_is_said_above_what_is_known(dashboard: Dashboard, served: Served) -> None:
+    page = dashboard.open(f"/checkpoints/{served.filled.open}", heading="Step 7 of demo/saving")
+    refuse(page, f"**/v1/checkpoints/{served.filled.open}")
+    expect(page.get_by_role("alert")).to_contain_text(REQUEST_ID)
+    expect(page.get_by_role("heading", name="Step 7 of demo/saving")).to_be_visible()
+    expect(page.get_by_role("heading", name="What it is")).to_be_visible()
 
 
 def test_one_that_is_not_there_is_an_error_with_the_request_id(dashboard: Dashboard) -> None:

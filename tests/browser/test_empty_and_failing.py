@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import OpenDashboard
-from tests.browser.dashboard import Dashboard
-from tests.browser.test_every_page import SIZES, take_screenshot
+from tests.browser.dashboard import SIZES, Dashboard
+from tests.browser.refusals import REQUEST_ID, refuse
+from tests.browser.screenshots import take_screenshot
 from tests.service_process import ServiceProcess
 
-WITH_COMMANDS: Final = ("/", "/runs", "/projects", "/saves", "/integrity", "/system")
+WITH_COMMANDS: Final = ("/", "/runs", "/runs?tab=deleted", "/projects", "/saves", "/integrity", "/system")
+UNTOUCHED_WITH_COMMANDS: Final = tuple(f"/runs/demo/untouched{tab}" for tab in ("", "?view=times", "?view=attempts"))
 ASKING: Final = {
     "/": "**/v1/overview*",
     "/runs": "**/v1/runs*",
@@ -28,10 +30,6 @@ ASKING: Final = {
     "/runs/demo/transformer": "**/v1/projects/demo/runs/transformer",
 }
 """What each page asks for first."""
-PROBLEM: Final = (
-    '{"type": "about:blank", "title": "Storage unavailable", "status": 503, "code": "storage_unavailable",'
-    ' "detail": "the store does not answer", "request_id": "request-of-the-test", "retryable": true}'
-)
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +47,16 @@ def test_an_empty_page_names_the_command_that_would_fill_it(
     dashboard.sign_in(new_service.token)
     page = dashboard.open(path)
     expect(page.locator("main pre").filter(has_text=re.compile(r"^shardkeep(-service)? ")).first).to_be_visible()
-    for size, (width, height) in SIZES.items():
-        page.set_viewport_size({"width": width, "height": height})
-        take_screenshot(page, f"empty-{path.strip('/') or 'overview'}-{size}-light")
+    for size, pixels in SIZES.items():
+        dashboard.set_size(pixels)
+        take_screenshot(page, f"empty-{re.sub(r'[^a-z]+', '-', path).strip('-') or 'overview'}-{size}-light")
     dashboard.close()
 
 
-def refuse(page: Page, pattern: str) -> None:
-    page.route(pattern, lambda route: route.fulfill(status=503, content_type="application/problem+json", body=PROBLEM))
+@pytest.mark.parametrize("path", UNTOUCHED_WITH_COMMANDS)
+def test_a_run_without_checkpoints_names_the_command_that_makes_one(dashboard: Dashboard, path: str) -> None:
+    page = dashboard.open(path, heading="demo/untouched")
+    expect(page.locator("main pre").filter(has_text="shardkeep push ./weights demo/untouched").first).to_be_visible()
 
 
 @pytest.mark.parametrize("path", ASKING)
@@ -64,12 +64,12 @@ def test_what_went_wrong_is_said_with_the_request_id_and_can_be_tried_again(dash
     refuse(dashboard.page, ASKING[path])
     page = dashboard.open(path)
     notice = page.get_by_role("alert").first
-    for text in ("Storage unavailable", "the store does not answer", "storage_unavailable", "request-of-the-test"):
+    for text in ("Storage unavailable", "the store does not answer", "storage_unavailable", REQUEST_ID):
         expect(notice).to_contain_text(text)
     take_screenshot(page, f"failing-{path.strip('/').replace('/', '-') or 'overview'}-desktop-light")
     page.unroute(ASKING[path])
     page.get_by_role("button", name="Try again").first.click()
-    expect(page.get_by_text("request-of-the-test")).to_have_count(0)
+    expect(page.get_by_text(REQUEST_ID)).to_have_count(0)
 
 
 def test_a_service_that_is_gone_is_told_from_one_that_refuses(open_dashboard: OpenDashboard) -> None:

@@ -5,39 +5,82 @@ Leaves a screenshot of each in `test-results/dashboard/`, to be looked at.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Final
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import OpenDashboard
-from tests.browser.dashboard import DESKTOP, PHONE
+from tests.browser.dashboard import SIZES, Dashboard
 from tests.browser.every_page import EVERY_PAGE, PageAt
+from tests.browser.launches import MARKUP
 from tests.browser.layout import heading_faults, layout_faults
+from tests.browser.screenshots import take_screenshot
 from tests.browser.served import Served
 
-SCREENSHOTS: Final = Path(__file__).parents[2] / "test-results" / "dashboard"
-SIZES: Final = {"desktop": DESKTOP, "phone": PHONE}
-IDS: Final = [each.name for each in EVERY_PAGE]
+VISITS: Final = [pytest.param((place, size), id=f"{place.name}-{size}") for place in EVERY_PAGE for size in SIZES]
 
 
-def take_screenshot(page: Page, name: str) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A page that stands open, at a width, in the light theme."""
+
+    dashboard: Dashboard
+    place: PageAt
+    size: str
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("place", EVERY_PAGE, ids=IDS)
-def test_a_page_is_usable_by_everyone_and_nothing_overlaps(
-    open_dashboard: OpenDashboard, served: Served, axe: str, place: PageAt, size: str
-) -> None:
-    dashboard = open_dashboard(served.token if place.signed_in else None, size=SIZES[size])
-    page = dashboard.open(place.url(served.filled))
+@pytest.fixture(scope="module")
+def administrator(browser: Browser, served: Served) -> Iterator[Dashboard]:
+    with closing(Dashboard(browser, served.url)) as dashboard:
+        dashboard.sign_in(served.token)
+        yield dashboard
+
+
+@pytest.fixture(scope="module")
+def stranger(browser: Browser, served: Served) -> Iterator[Dashboard]:
+    with closing(Dashboard(browser, served.url)) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture(scope="module", params=VISITS)
+def visit(
+    request: pytest.FixtureRequest, administrator: Dashboard, stranger: Dashboard, served: Served
+) -> Iterator[Visit]:
+    """A page is opened once for all tests that look at it."""
+    place, size = request.param
+    dashboard = administrator if place.signed_in else stranger
+    dashboard.set_size(SIZES[size])
+    dashboard.page.emulate_media(color_scheme="light")
+    dashboard.open(place.url(served.filled))
+    yield Visit(dashboard, place, size)
+    dashboard.check()
+
+
+def test_nothing_overlaps_and_headings_skip_no_level(visit: Visit) -> None:
+    page = visit.dashboard.page
     faults = [*layout_faults(page), *heading_faults(page)]
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        take_screenshot(page, f"{place.name}-{size}-{scheme}")
-        faults += [f"{scheme}: {found}" for found in dashboard.accessibility_violations(axe)]
     assert not faults, "\n".join(faults)
-    expect(page.locator("img[src=x]")).to_have_count(0)
+
+
+def test_everyone_can_use_a_page_in_both_themes(visit: Visit, axe: str) -> None:
+    faults = []
+    for scheme in ("light", "dark"):
+        visit.dashboard.page.emulate_media(color_scheme=scheme)
+        take_screenshot(visit.dashboard.page, f"{visit.place.name}-{visit.size}-{scheme}")
+        faults += [f"{scheme}: {found}" for found in visit.dashboard.accessibility_violations(axe)]
+    assert not faults, "\n".join(faults)
+
+
+def test_nothing_is_taken_for_markup(visit: Visit) -> None:
+    page = visit.dashboard.page
+    page.evaluate("document.querySelectorAll('main details').forEach(one => { one.open = true })")
+    if visit.place.shows_markup:
+        expect(page.get_by_text(MARKUP, exact=False).first).to_be_attached()
+    expect(page.locator("img[src=x], main script, main iframe")).to_have_count(0)
+
+
+def test_pages_with_markup_are_among_those_tried() -> None:
+    assert sum(place.shows_markup for place in EVERY_PAGE) >= 10

@@ -63,6 +63,16 @@ def test_settings_are_searched_in_the_url(dashboard: Dashboard) -> None:
     expect(changed.first).to_contain_text("set")
 
 
+def test_several_words_are_typed_into_the_search_with_a_pause_after_a_blank(dashboard: Dashboard) -> None:
+    page = dashboard.open("/system", heading="System")
+    field = page.get_by_label("Search settings")
+    field.press_sequentially("scrub ")
+    expect(page).to_have_url(re.compile("search=scrub$"))
+    field.press_sequentially("seconds")
+    expect(page).to_have_url(re.compile(r"search=scrub(\+|%20)seconds$"))
+    expect(field).to_have_value("scrub seconds")
+
+
 def test_what_the_system_page_links_to_answers(dashboard: Dashboard) -> None:
     page = dashboard.open("/system", heading="System")
     for link in page.locator("main a[href^='/']").all():

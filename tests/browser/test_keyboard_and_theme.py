@@ -44,6 +44,22 @@ def test_j_and_k_move_among_rows_and_enter_opens_one(dashboard: Dashboard) -> No
     dashboard.settled(heading=names[1])
 
 
+def test_enter_on_a_row_never_presses_a_button_that_acts(dashboard: Dashboard) -> None:
+    page = dashboard.open("/access", heading="Tokens")
+    page.keyboard.press("j")
+    expect(table(page, "Tokens, newest first").locator("tbody tr").first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    dashboard.settled(heading="Audit log")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(table(page, "Changes, newest first").locator("tbody tr").first.locator("details")).to_have_attribute(
+        "open", ""
+    )
+
+
 def test_a_slash_goes_to_the_search_and_types_no_slash(dashboard: Dashboard) -> None:
     page = dashboard.open("/runs", heading="Runs")
     page.keyboard.press("/")

@@ -20,6 +20,10 @@ from tests.service_process import ServiceProcess
 
 MOST_ITEMS: Final = 200
 """A page of a list never has more."""
+PROJECTS: Final = 250
+"""More than a page of them."""
+OFFERED: Final = 20
+"""Names that a field suggests at once."""
 ENV: Final = {
     # No object is stored: nothing may look for one.
     "SHARDKEEP_SERVICE_SCRUB_BYTES_PER_SECOND": "0",
@@ -63,7 +67,7 @@ class Lists:
 def many(tmp_path_factory: pytest.TempPathFactory, built_dashboard: None) -> Iterator[tuple[ServiceProcess, Catalogue]]:
     data_dir = tmp_path_factory.mktemp("many") / "service"
     data_dir.mkdir()
-    catalogue = fill(data_dir / "shardkeep.db")
+    catalogue = fill(data_dir / "shardkeep.db", projects=PROJECTS)
     with ServiceProcess(data_dir, env=ENV) as process:
         yield process, catalogue
 
@@ -151,3 +155,30 @@ def test_every_other_list_is_a_page_too(dashboard: Dashboard, lists: Lists, path
     started = time.monotonic()
     dashboard.open(path)
     print(f"{time.monotonic() - started:.2f} s until {path} is shown")
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/access", "/saves"])
+def test_any_project_is_chosen_by_part_of_its_name(
+    dashboard: Dashboard, lists: Lists, many: tuple[ServiceProcess, Catalogue], path: str
+) -> None:
+    last = max(many[1].projects)
+    page = dashboard.open(path)
+    field = page.get_by_label("May see the project" if path == "/access" else "Project", exact=True)
+    field.press_sequentially(last[-3:], delay=10)
+    expect(page.locator(f"datalist option[value='{last}']")).to_be_attached()
+    field.fill(last)
+    expect(page).to_have_url(re.compile(f"project={last}"))
+    dashboard.settled()
+    lists.read()
+    chosen_from = [count for asked, count in lists.items.items() if asked.startswith("/v1/projects?")]
+    assert 2 <= len(chosen_from) <= 4  # one for all, one for each text that was paused at
+    assert max(chosen_from) <= OFFERED
+
+
+def test_the_last_of_the_projects_is_found_without_paging(
+    dashboard: Dashboard, lists: Lists, many: tuple[ServiceProcess, Catalogue]
+) -> None:
+    last = max(many[1].projects)
+    page = dashboard.open("/projects", heading="Projects")
+    page.get_by_label("Search", exact=True).fill(last[-3:])
+    expect(table(page, "Projects, by name").get_by_role("rowheader", name=last)).to_be_visible()

@@ -33,6 +33,8 @@ def test_a_project_is_made_deleted_and_restored_under_another_name(dashboard: Da
     dialog.get_by_label("Type fresh to confirm").fill("fresh")
     confirm.click()
     expect(row(page, LIVING, "fresh")).to_have_count(0)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_be_focused()  # what opened the dialog is gone
 
     page.get_by_role("tab", name="Deleted").click()
     expect(page).to_have_url(re.compile("deleted=true"))
@@ -40,10 +42,37 @@ def test_a_project_is_made_deleted_and_restored_under_another_name(dashboard: Da
     page.get_by_role("dialog").get_by_label("Name").fill("brought-back")
     page.get_by_role("dialog").get_by_role("button", name="Restore project").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_be_focused()
     with served.connect() as client:
         names = {project.name for project in client.projects()}
     assert "brought-back" in names
     assert "fresh" not in names
+
+
+def test_the_quota_of_a_project_goes_with_it(dashboard: Dashboard) -> None:
+    page = dashboard.open("/projects", heading="Projects")
+    create(page, "brief")
+    page.get_by_role("link", name="Quota of brief").click()
+    expect(page.get_by_role("heading", name="Quota of brief")).to_be_visible()
+    page.get_by_role("button", name="Delete brief", exact=True).click()
+    page.get_by_role("dialog").get_by_label("Type brief to confirm").fill("brief")
+    page.get_by_role("dialog").get_by_role("button", name="Delete project").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("heading", name="Quota of brief")).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("project="))
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_projects_are_searched_by_the_service_in_the_url(dashboard: Dashboard) -> None:
+    page = dashboard.open("/projects", heading="Projects")
+    page.get_by_label("Search", exact=True).fill("SPA")
+    expect(page).to_have_url(re.compile("search=SPA"))
+    expect(table(page, LIVING).locator("tbody th")).to_have_text(["spare"])
+    page.reload()
+    dashboard.settled()
+    expect(table(page, LIVING).locator("tbody th")).to_have_text(["spare"])
+    page.get_by_label("Search", exact=True).fill("nobody has called one so")
+    expect(page.get_by_text("No project is called so")).to_be_visible()
 
 
 def test_a_name_that_cannot_be_is_refused_before_it_is_sent(dashboard: Dashboard) -> None:

@@ -12,6 +12,7 @@ from shardkeep.protocol.messages import RetentionRules
 from tests.browser.conftest import OpenDashboard
 from tests.browser.dashboard import Dashboard
 from tests.browser.launches import MARKUP, Launch
+from tests.browser.refusals import REQUEST_ID, refuse
 from tests.browser.served import Served
 from tests.browser.tables import table
 
@@ -41,6 +42,17 @@ def try_rules(page: Page, keep_last: str) -> None:
     expect(table(page, VERDICTS)).to_be_visible()
 
 
+def save_policy(page: Page, place: str, deleted: str) -> None:
+    """Saves what is in the form, of which the dialog tells what it would delete: `2 checkpoints`."""
+    page.get_by_role("button", name="Save policy").click()
+    dialog = page.get_by_role("dialog", name=f"Set the policy of {place}?")
+    expect(dialog).to_contain_text(f"{deleted} would be deleted at the worker")
+    confirm = dialog.get_by_role("button", name="Set policy")
+    expect(confirm).to_be_disabled()
+    dialog.get_by_label(f"Type {place} to confirm").fill(place)
+    confirm.click()
+
+
 def test_a_dry_run_tells_every_reason_and_deletes_nothing(dashboard: Dashboard, served: Served, run: str) -> None:
     page = dashboard.open(f"/retention/kept?run={run}", heading=f"Retention of kept/{run}")
     expect(page.get_by_text("No policy: everything is kept")).to_be_visible()
@@ -63,7 +75,7 @@ def test_a_policy_is_saved_and_applied_once_the_place_was_typed(dashboard: Dashb
     apply = page.get_by_role("button", name="Apply now")
     expect(apply).to_be_disabled()
     try_rules(page, "2")
-    page.get_by_role("button", name="Save policy").click()
+    save_policy(page, f"kept/{run}", "2 checkpoints")
     expect(page.get_by_text(f"The policy of kept/{run} is set.", exact=False)).to_be_visible()
     assert steps_left(served, run) == [100, 200, 300, 400]
     apply.click()
@@ -97,11 +109,96 @@ def test_a_policy_that_somebody_else_changes_meanwhile_is_not_overwritten(
     page.get_by_label("Keep the last").fill("1")
     with served.connect() as client:
         client.run(f"kept/{run}").set_retention(RetentionRules(keep_last=4))
-        page.get_by_role("button", name="Save policy").click()
-        expect(page.get_by_role("alert")).to_contain_text("meanwhile")
+        save_policy(page, f"kept/{run}", "3 checkpoints")
+        expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("meanwhile")
         policy = client.run(f"kept/{run}").retention().policy
     assert policy is not None
     assert policy.rules.keep_last == 4
+
+
+def test_a_policy_that_deletes_nothing_is_saved_without_typing(dashboard: Dashboard, served: Served, run: str) -> None:
+    page = dashboard.open(f"/retention/kept?run={run}", heading=f"Retention of kept/{run}")
+    page.get_by_label("Keep the last").fill("4")
+    page.get_by_role("button", name="Save policy").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Nothing would be deleted: 4 checkpoints stay.")
+    dialog.get_by_role("button", name="Set policy").click()
+    expect(dialog).to_have_count(0)
+    with served.connect() as client:
+        policy = client.run(f"kept/{run}").retention().policy
+    assert policy is not None
+    assert policy.rules.keep_last == 4
+
+
+@pytest.mark.parametrize("doing", ["Save policy", "Apply now"])
+def test_nothing_is_decided_while_it_is_not_known_what_it_deletes(
+    dashboard: Dashboard, served: Served, run: str, doing: str
+) -> None:
+    with served.connect() as client:
+        client.run(f"kept/{run}").set_retention(RetentionRules(keep_last=2))
+    page = dashboard.open(f"/retention/kept?run={run}&dry=in_force", heading=f"Retention of kept/{run}")
+    expect(table(page, VERDICTS)).to_be_visible()
+    page.get_by_label("Keep the last").fill("1")
+    refuse(page, "**/retention/plan")
+    page.get_by_role("button", name=doing).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("alert")).to_contain_text(REQUEST_ID)
+    confirm = dialog.get_by_role("button", name=re.compile("^(Set policy|Delete what is not kept)$"))
+    expect(confirm).to_be_disabled()
+    expect(confirm).to_have_accessible_description("What would be deleted is not known yet.")
+
+
+def test_back_brings_the_rules_of_the_address_into_the_form(dashboard: Dashboard, run: str) -> None:
+    page = dashboard.open(f"/retention/kept?run={run}", heading=f"Retention of kept/{run}")
+    fields = page.get_by_label("Keep the last")
+    try_rules(page, "1")
+    expect(page.get_by_text("the newest 1 on the line")).to_be_visible()
+    try_rules(page, "3")
+    expect(page.get_by_text("the newest 3 on the line")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("the newest 1 on the line")).to_be_visible()
+    expect(fields).to_have_value("1")
+    page.get_by_role("button", name="Discard edits").click()
+    expect(fields).to_have_value("")
+    expect(page).not_to_have_url(re.compile("rules="))
+
+
+def test_what_is_pinned_after_a_dry_run_is_kept_by_it(dashboard: Dashboard, run: str) -> None:
+    page = dashboard.open(f"/retention/kept?run={run}", heading=f"Retention of kept/{run}")
+    try_rules(page, "3")
+    expect(page.get_by_text("As of just now.")).to_be_visible()
+    doomed = table(page, VERDICTS).locator("tbody tr").filter(has_text="To be deleted")
+    expect(doomed).to_have_count(1)
+    doomed.get_by_role("link").first.click()
+    dashboard.settled(heading=f"Step 100 of kept/{run}")
+    page.get_by_role("button", name="Pin", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Pin", exact=True).click()
+    expect(page.get_by_role("button", name="Unpin")).to_be_visible()
+    page.go_back()
+    dashboard.settled(heading=f"Retention of kept/{run}")
+    expect(table(page, VERDICTS).locator("tbody tr").filter(has_text="Kept")).to_have_count(4)
+
+
+def test_removing_the_policy_of_a_run_tells_what_that_of_its_project_deletes(
+    dashboard: Dashboard, served: Served
+) -> None:
+    with served.connect() as client:
+        launch = Launch(client, "stricter/run", world_size=1)
+        for step in (1, 2, 3):
+            launch.save(step)
+        launch.close()
+        keeping = KeepingClient(client.service.transport)
+        keeping.set_policy("stricter", "run", RetentionRules(keep_last=3))
+        keeping.set_policy("stricter", None, RetentionRules(keep_last=1))
+    page = dashboard.open("/retention/stricter?run=run", heading="Retention of stricter/run")
+    page.get_by_role("button", name="Remove policy").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("2 checkpoints would be deleted at the worker")
+    confirm = dialog.get_by_role("button", name="Remove policy")
+    expect(confirm).to_be_disabled()
+    dialog.get_by_label("Type stricter/run to confirm").fill("stricter/run")
+    confirm.click()
+    expect(page.get_by_text("The run has no policy of its own", exact=False)).to_be_visible()
 
 
 def test_a_policy_is_removed(dashboard: Dashboard, served: Served, run: str) -> None:
@@ -109,7 +206,9 @@ def test_a_policy_is_removed(dashboard: Dashboard, served: Served, run: str) -> 
         KeepingClient(client.service.transport).set_policy("kept", run, RetentionRules(keep_last=4))
     page = dashboard.open(f"/retention/kept?run={run}", heading=f"Retention of kept/{run}")
     page.get_by_role("button", name="Remove policy").click()
-    page.get_by_role("dialog").get_by_role("button", name="Remove policy").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Project kept has no policy: then everything of this run is kept.")
+    dialog.get_by_role("button", name="Remove policy").click()
     expect(page.get_by_text("No policy: everything is kept")).to_be_visible()
 
 

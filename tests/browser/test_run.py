@@ -13,6 +13,7 @@ from tests.browser.every_page import RUN
 from tests.browser.launches import MARKUP, Launch
 from tests.browser.served import Served
 from tests.browser.tables import expect_rows, row, table
+from tests.browser.traffic import requests_of
 from tests.browser.training_loop import training
 
 CHECKPOINTS = "Checkpoints of the run, newest first"
@@ -77,12 +78,45 @@ def test_attempts_tell_what_each_resumed_from_and_what_is_passed_over(dashboard:
     expect(passed_over.first).to_contain_text("Aborted")
 
 
+def test_what_is_saved_meanwhile_is_what_the_next_attempt_resumes_from(dashboard: Dashboard, served: Served) -> None:
+    with served.connect() as client:
+        launch = Launch(client, "demo/followed", world_size=1)
+        launch.save(1)
+        page = dashboard.open("/runs/demo/followed?view=attempts", heading="demo/followed")
+        expect(page.get_by_role("link", name="Step 1", exact=True)).to_be_visible()
+        launch.save(2)
+        launch.close()
+        expect(page.get_by_role("link", name="Step 2", exact=True)).to_be_visible()
+
+
+def test_a_run_that_is_not_there_is_asked_for_once(dashboard: Dashboard) -> None:
+    dashboard.page.clock.install()
+    asked = requests_of(dashboard.page)
+    page = dashboard.open("/runs/demo/nothing", heading="demo/nothing")
+    expect(page.get_by_role("alert")).to_contain_text("unknown_run")
+    asked.clear()
+    page.clock.run_for(60_000)
+    page.evaluate("fetch('/v1/token')")
+    assert [url for url in asked if "/runs/demo/nothing" in url] == []
+
+
+def test_the_attempt_of_the_address_is_chosen_in_the_filter_known_or_not(dashboard: Dashboard) -> None:
+    attempt = f"att_{'0' * 32}"
+    page = dashboard.open(f"{RUN}?attempt={attempt}", heading=HEADING)
+    chosen = page.get_by_label("Attempt", exact=True)
+    expect(chosen).to_have_value(attempt)
+    expect(page.get_by_text("No checkpoint is like that")).to_be_visible()
+    chosen.select_option("")
+    expect_rows(page, CHECKPOINTS, ["500", "400", "300", "200", "100", "50"])
+
+
 def test_the_heat_map_tells_which_rank_is_slow_or_missing(dashboard: Dashboard) -> None:
     page = dashboard.open(f"{RUN}?view=times", heading=HEADING)
     expect(page.get_by_role("heading", name="Ranks by save")).to_be_visible()
     ranks = "Ranks that are missing or slow, worst first"
     expect(row(page, ranks, "1")).to_contain_text("1 of 6")
-    expect(row(page, ranks, "0")).to_contain_text("0 of 6")
+    dashboard.open("/runs/demo/baseline?view=times", heading="demo/baseline")
+    expect(page.get_by_text("No rank was missing or slow in these saves.")).to_be_visible()
 
 
 def test_snippets_say_how_to_resume_on_this_service(dashboard: Dashboard, served: Served) -> None:
@@ -105,6 +139,7 @@ def test_a_checkpoint_is_asked_for_twice_and_saved_once_at_the_next_step(
         expect(page.get_by_text("A checkpoint has been asked for already; one request is enough.")).to_be_visible()
         job.tell("go")
         expect(status).to_have_attribute("data-save-request", "done")
+        expect(status.get_by_role("status")).to_contain_text("is done")
         status.get_by_role("link", name="Show this checkpoint").click()
         dashboard.settled(heading=re.compile(r"^Step \d+ of demo/asked$"))
         with served.connect() as client:

@@ -5,21 +5,32 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from shardkeep.connection.keeping_client import KeepingClient
 from tests.browser.conftest import OpenDashboard
 from tests.browser.dashboard import Dashboard
+from tests.browser.launches import Launch
+from tests.browser.refusals import Held
 from tests.browser.served import Served
 from tests.browser.tables import expect_rows, row, row_names, table
 
 NOTHING = "\N{EN DASH}"
-BY_LAST_COMMIT = ["demo/saving", "demo/damaged", "demo/baseline", "demo/transformer", "spare/nothing", "demo/untouched"]
+BY_LAST_COMMIT = ["demo/saving", "demo/damaged", "demo/baseline", "demo/transformer"]
+WITHOUT_COMMIT = ["demo/untouched", "spare/nothing"]
+"""They come last, by their ids."""
+
+
+def expect_all(page: Page) -> None:
+    """Waits until all runs are listed, the last one that committed first."""
+    last = re.compile(f"^({'|'.join(WITHOUT_COMMIT)})$")
+    headers = table(page, "Runs").locator("tbody th")
+    expect(headers).to_have_text([*BY_LAST_COMMIT, last, last], use_inner_text=True)
 
 
 def test_each_run_shows_its_last_step_state_and_what_it_keeps(dashboard: Dashboard) -> None:
     page = dashboard.open("/runs", heading="Runs")
-    assert sorted(row_names(page, "Runs")) == sorted(BY_LAST_COMMIT)
+    assert sorted(row_names(page, "Runs")) == sorted(BY_LAST_COMMIT + WITHOUT_COMMIT)
     for name, state, step, checkpoints in [
         ("demo/transformer", "Idle", "400", "4"),
         ("demo/saving", "Saving", "6", "1"),
@@ -42,17 +53,52 @@ def test_filters_are_in_the_url_and_survive_reload_and_back(dashboard: Dashboard
     expect_rows(page, "Runs", ["demo/saving"])
     expect(page.get_by_label("Search")).to_have_value("DEMO/")
     page.go_back()
-    expect_rows(page, "Runs", [name for name in BY_LAST_COMMIT if name.startswith("demo/")])
+    expect_rows(page, "Runs", [*BY_LAST_COMMIT, "demo/untouched"])
     page.go_back()
-    expect_rows(page, "Runs", BY_LAST_COMMIT)
+    expect_all(page)
     expect(page.get_by_label("Search")).to_have_value("")
 
 
 def test_runs_of_one_project_are_listed(dashboard: Dashboard) -> None:
     page = dashboard.open("/runs", heading="Runs")
-    page.get_by_label("Project", exact=True).select_option("spare")
+    page.get_by_label("Project", exact=True).fill("spare")
+    page.get_by_label("Project", exact=True).press("Enter")
     expect_rows(page, "Runs", ["spare/nothing"])
     expect(page).to_have_url(re.compile("project=spare"))
+
+
+def test_a_search_that_is_sent_after_a_pause_undoes_no_filter_that_was_chosen_meanwhile(dashboard: Dashboard) -> None:
+    page = dashboard.open("/runs", heading="Runs")
+    page.get_by_label("Search").press_sequentially("base", delay=10)
+    page.get_by_label("State", exact=True).select_option("idle")
+    expect(page).to_have_url(re.compile("search=base"))
+    expect(page).to_have_url(re.compile("state=idle"))
+    expect_rows(page, "Runs", ["demo/baseline"])
+
+
+def test_rows_of_the_filter_before_are_marked_until_those_of_the_new_one_are_there(dashboard: Dashboard) -> None:
+    page = dashboard.open("/runs", heading="Runs")
+    held = Held(page, "**/v1/runs?*state=saving*")
+    page.get_by_label("State", exact=True).focus()
+    page.get_by_label("State", exact=True).select_option("saving")
+    expect(page.locator("[aria-busy=true]").get_by_role("table", name="Runs")).to_be_visible()
+    expect(page.get_by_label("State", exact=True)).to_be_focused()
+    held.release()
+    expect_rows(page, "Runs", ["demo/saving"])
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
+
+
+def test_what_is_saved_meanwhile_is_seen_without_a_reload(dashboard: Dashboard, served: Served) -> None:
+    with served.connect() as client:
+        launch = Launch(client, "demo/followed", world_size=1)
+        launch.save(1)
+        page = dashboard.open("/runs?search=followed", heading="Runs")
+        last_step = row(page, "Runs", "demo/followed").get_by_role("cell").nth(1)
+        expect(last_step).to_have_text("1")
+        launch.save(2)
+        launch.close()
+        expect(last_step).to_have_text("2")
+        client.run("demo/followed").delete()
 
 
 def test_sorting_asks_the_service_and_is_told_to_assistive_technology(dashboard: Dashboard) -> None:
@@ -71,7 +117,7 @@ def test_sorting_asks_the_service_and_is_told_to_assistive_technology(dashboard:
 
 def test_what_the_url_cannot_mean_is_left_out(dashboard: Dashboard) -> None:
     page = dashboard.open("/runs?sort=nonsense&order=up&state=flying", heading="Runs")
-    expect_rows(page, "Runs", BY_LAST_COMMIT)
+    expect_all(page)
 
 
 def test_a_cursor_of_another_list_is_refused_with_the_request_id(dashboard: Dashboard) -> None:

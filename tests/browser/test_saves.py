@@ -11,6 +11,7 @@ from tests.browser.dashboard import Dashboard
 from tests.browser.launches import Launch
 from tests.browser.served import Served
 from tests.browser.tables import row, table
+from tests.browser.traffic import requests_of
 
 TABLE = "Saves in progress"
 
@@ -41,6 +42,31 @@ def test_what_ranks_do_meanwhile_is_seen_without_a_reload(dashboard: Dashboard, 
         expect(save).to_contain_text("3.0", timeout=60_000)
         client.service.abort(checkpoint, rank=0, reason="enough")
         expect(page.get_by_text("Nothing of live is being saved now")).to_be_visible()
+
+
+def test_a_save_that_ends_while_its_ranks_are_shown_says_how(dashboard: Dashboard, served: Served) -> None:
+    dashboard.page.clock.install()
+    with served.connect() as client:
+        checkpoint = Launch(client, "ending/run", world_size=2).open(1)
+        page = dashboard.open(f"/saves?project=ending&save={checkpoint}", heading="Saves in progress")
+        expect(page.get_by_role("heading", name="Ranks of step 1 of ending/run")).to_be_visible()
+        client.service.abort(checkpoint, rank=0, reason="enough of it")
+    over = page.get_by_role("region", name="The save of step 1 of ending/run is over")
+    expect(over).to_contain_text("Aborted")
+    expect(over).to_contain_text("enough of it")
+    asked = requests_of(page)
+    page.clock.run_for(30_000)
+    expect(page.get_by_text("Nothing of ending is being saved now")).to_be_visible()
+    assert any("/v1/saves" in url for url in asked)
+    assert not any(checkpoint in url for url in asked)
+    over.get_by_role("link", name="Show this checkpoint and its ranks").click()
+    dashboard.settled(heading="Step 1 of ending/run")
+    expect(row(page, "Ranks", "1")).to_contain_text("Did not arrive")
+
+
+def test_a_save_on_another_page_of_the_list_shows_its_ranks(dashboard: Dashboard, served: Served) -> None:
+    page = dashboard.open(f"/saves?project=spare&save={served.filled.open}", heading="Saves in progress")
+    expect(page.get_by_role("heading", name="Ranks of step 7 of demo/saving")).to_be_visible()
 
 
 def test_a_save_is_given_up_with_a_reason(dashboard: Dashboard, served: Served) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from shardkeep.connection.access_client import AccessClient
 from shardkeep.protocol.messages import CreateToken
 from tests.browser.conftest import OpenDashboard
 from tests.browser.dashboard import Dashboard
 from tests.browser.served import Served
+from tests.browser.tables import row_names
 
 _ASK: Final = """
 async ([method, path, headers]) => {
@@ -104,6 +106,78 @@ def test_a_sign_in_ends_with_its_token_and_the_page_says_so(open_dashboard: Open
     dashboard.settled(heading="Sign in")
     fill_in(page, served.token)
     dashboard.settled(heading="Integrity")
+
+
+def test_the_next_reader_sees_nothing_of_what_the_last_one_saw(open_dashboard: OpenDashboard, served: Served) -> None:
+    with served.connect() as client:
+        access = AccessClient(client.service.transport)
+        made = access.create_token(CreateToken(name="of all projects", scope="read"))
+        dashboard = open_dashboard(made.token)
+        page = dashboard.open("/projects", heading="Projects")
+        expect(page.get_by_role("rowheader", name="spare")).to_be_visible()
+        access.revoke_token(made.info.id)
+    page.get_by_role("tab", name="Deleted").click()
+    dashboard.settled(heading="Sign in")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    projects = re.compile(r"/v1/projects(\?|$)")
+    page.route(projects, hold)
+    fill_in(page, served.filled.tokens.bound)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Projects")
+    page.get_by_role("tab", name="In use").click()
+    expect(page.locator("main p[role=status]")).to_be_visible()
+    assert "spare" not in page.locator("main").inner_text()
+    for route in held:
+        route.continue_()
+    page.unroute(projects)
+    expect(page.get_by_role("rowheader")).to_have_text(["demo"])
+
+
+@pytest.mark.parametrize("whose", ["the same token", "another token"])
+def test_after_a_sign_in_in_another_tab_this_one_works_for_who_signed_in(
+    open_dashboard: OpenDashboard, served: Served, whose: str
+) -> None:
+    dashboard = open_dashboard()
+    page = dashboard.open(f"/checkpoints/{served.filled.off_line}", heading=re.compile("^Step"))
+    dashboard.sign_in(served.token if whose == "the same token" else served.filled.tokens.write)
+    pin_it(page)
+    if whose == "the same token":
+        expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("csrf_missing")
+        page.get_by_role("dialog").get_by_role("button", name="Pin", exact=True).click()
+    else:
+        expect(page.get_by_label("Signed in")).to_contain_text("writer")
+        expect(page.get_by_text("this page is theirs now")).to_be_visible()
+        dashboard.settled()
+        pin_it(page)
+    page.get_by_role("button", name="Unpin").click()
+    expect(page.get_by_role("button", name="Pin", exact=True)).to_be_visible()
+
+
+def pin_it(page: Page) -> None:
+    page.get_by_role("button", name="Pin", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Pin", exact=True).click()
+
+
+@pytest.mark.parametrize("path", ["/", "/integrity", "/retention/demo"])
+def test_a_job_s_token_is_told_what_it_sees_and_led_to_its_run(
+    open_dashboard: OpenDashboard, served: Served, path: str
+) -> None:
+    dashboard = open_dashboard(served.filled.tokens.job)
+    page = dashboard.open(path)
+    notice = page.get_by_role("alert")
+    expect(notice).to_have_count(1)
+    expect(notice).to_contain_text(re.compile("request req_|request [0-9a-f]"))
+    expect(page.get_by_text("it sees run demo/transformer and nothing else")).to_be_visible()
+    expect(page.get_by_text("shardkeep token create --scope read --project demo")).to_be_visible()
+    expect(page.get_by_label("Window")).to_have_count(0)
+    page.get_by_role("link", name="Go to run demo/transformer").click()
+    dashboard.settled(heading="demo/transformer")
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    dashboard.settled(heading="Runs")
+    assert row_names(page, "Runs") == ["demo/transformer"]
 
 
 def test_a_request_without_the_csrf_word_changes_nothing(dashboard: Dashboard, served: Served) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 import shardkeep as sk
 from shardkeep.connection.access_client import AccessClient
@@ -90,6 +90,60 @@ def test_a_token_for_the_jobs_of_one_run_is_minted(dashboard: Dashboard, served:
     with sk.connect(served.url, shown.get_by_label("token", exact=True).inner_text().strip()) as client:
         info = AccessClient(client.service.transport).token()
     assert (info.run, info.scope) == ("transformer", "write")
+
+
+def test_a_token_that_the_browser_does_not_let_be_copied_is_selected_and_that_is_said_in_the_dialog(
+    dashboard: Dashboard,
+) -> None:
+    dashboard.page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    shown = make_and_look(dashboard, "by hand")
+    text = shown.get_by_label("token", exact=True).inner_text().strip()
+    shown.get_by_role("button", name="Copy token").click()
+    expect(shown.get_by_role("status")).to_contain_text("did not let the token be copied")
+    assert dashboard.page.evaluate("getSelection().toString().trim()") == text
+
+
+def test_esc_does_not_close_what_is_shown_once_before_it_was_copied(dashboard: Dashboard) -> None:
+    dashboard.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    shown = make_and_look(dashboard, "kept")
+    for _ in range(3):
+        dashboard.page.keyboard.press("Escape")
+    expect(shown.get_by_role("alert")).to_contain_text("It was not copied yet")
+    text = shown.get_by_label("token", exact=True).inner_text().strip()
+    shown.get_by_role("button", name="Copy token").click()
+    expect(shown.get_by_role("status")).to_have_text("Copied the token.")
+    assert dashboard.page.evaluate("navigator.clipboard.readText()") == text
+    dashboard.page.keyboard.press("Escape")
+    expect(dashboard.page.get_by_role("dialog")).to_have_count(0)
+    expect(dashboard.page.get_by_text("The token is made.")).to_be_visible()  # said once it can be heard
+
+
+def make_and_look(dashboard: Dashboard, name: str) -> Locator:
+    """The dialog that shows a new token."""
+    page = dashboard.open("/access", heading="Tokens")
+    page.get_by_role("button", name="Create token").click()
+    dialog = page.get_by_role("dialog", name="Create a token")
+    dialog.get_by_label("Name", exact=True).fill(name)
+    dialog.get_by_role("button", name="Create").click()
+    shown = page.get_by_role("dialog", name=f"Token {name}")
+    expect(shown).to_be_visible()
+    return shown
+
+
+def test_tokens_are_narrowed_to_those_that_may_see_a_project(dashboard: Dashboard) -> None:
+    page = dashboard.open("/access", heading="Tokens")
+    field = page.get_by_label("May see the project")
+    field.fill("demo")
+    field.press("Enter")
+    expect(page).to_have_url(re.compile("project=demo"))
+    expect(row(page, TABLE, "reader of demo")).to_be_visible()
+    field.fill("spare")
+    field.press("Enter")
+    expect(row(page, TABLE, "reader of demo")).to_have_count(0)
+    page.go_back()
+    expect(field).to_have_value("demo")
+    field.fill("")
+    expect(page).not_to_have_url(re.compile("project="))
 
 
 def test_a_reader_may_make_no_token_and_sees_none(open_dashboard: OpenDashboard, served: Served) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import CreateProject, Page, ProjectInfo, Restore
@@ -19,6 +19,7 @@ router = APIRouter(tags=["projects"])
 Context = Annotated[ServiceContext, Depends(get_context)]
 Reader = Annotated[Principal, Depends(requires(Scope.READ))]
 Admin = Annotated[Principal, Depends(requires(Scope.ADMIN))]
+Search = Annotated[str, Query(max_length=128, description="Part of a name, in whatever case.")]
 
 
 @router.post(routes.PROJECTS, responses={201: {"model": ProjectInfo, "description": "made now"}})
@@ -31,10 +32,15 @@ def create_project(context: Context, principal: Admin, body: CreateProject, resp
 
 @router.get(routes.PROJECTS)
 def list_projects(
-    context: Context, principal: Reader, deleted: bool = False, limit: PageLimit = 50, cursor: PageCursor = None
+    context: Context,
+    principal: Reader,
+    deleted: bool = False,
+    search: Search = "",
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
 ) -> Page[ProjectInfo]:
     """The projects the token may see, by name; `deleted` gives those that can be restored."""
-    return service.list_projects(context, principal, deleted=deleted, limit=limit, cursor=cursor)
+    return service.list_projects(context, principal, deleted=deleted, search=search, limit=limit, cursor=cursor)
 
 
 @router.get(routes.PROJECT)

@@ -29,10 +29,16 @@ def project_named(session: Session, name: str) -> Project | None:
 
 
 def projects_after(
-    session: Session, name: str | None, *, only_ids: Collection[str] | None, deleted: bool = False, limit: int
+    session: Session,
+    name: str | None,
+    *,
+    only_ids: Collection[str] | None,
+    deleted: bool = False,
+    search: str = "",
+    limit: int,
 ) -> Sequence[Project]:
     """Projects by the name in their row, after `name`: those that are there, or those that are deleted; only those of
-    `only_ids` where they are given.
+    `only_ids` where they are given, and whose shown name contains `search`, in whatever case.
     """
     there = Project.deleted_at.is_not(None) if deleted else Project.deleted_at.is_(None)
     query = select(Project).where(there).order_by(Project.name).limit(limit)
@@ -40,6 +46,9 @@ def projects_after(
         query = query.where(Project.name > name)
     if only_ids is not None:
         query = query.where(Project.id.in_(only_ids))
+    if search:
+        shown = func.lower(func.coalesce(Project.deleted_name, Project.name))
+        query = query.where(shown.contains(search.lower(), autoescape=True))
     return session.scalars(query).all()
 
 

@@ -58,11 +58,11 @@ def get_project(context: ServiceContext, principal: Principal, name: str) -> Pro
 
 
 def list_projects(
-    context: ServiceContext, principal: Principal, *, deleted: bool, limit: int, cursor: str | None
+    context: ServiceContext, principal: Principal, *, deleted: bool, search: str, limit: int, cursor: str | None
 ) -> Page[ProjectInfo]:
-    """The projects the token may see, by name, or those deleted and not restored."""
+    """The projects the token may see, by name, or those deleted and not restored; an empty search finds all."""
     size = bounded_limit(limit)
-    filters = {"deleted": deleted}
+    filters = {"deleted": deleted, "search": search}
     position = decode_cursor(cursor, _LIST, filters, (str,))
     with context.database.read() as session:
         rows = repository.projects_after(
@@ -70,6 +70,7 @@ def list_projects(
             position[0] if position else None,
             only_ids=principal.project_ids,
             deleted=deleted,
+            search=search,
             limit=size + 1,
         )
         page = rows[:size]

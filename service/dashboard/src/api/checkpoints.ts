@@ -1,5 +1,7 @@
-import { keepPreviousData, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { answer, api, ifMatch, type Message } from './client'
+import { whileSameSubject } from './placeholder'
+import { every, everyAs } from './polling'
 import type { paths } from './schema'
 
 type Checkpoint = Message<'CheckpointInfo'>
@@ -23,26 +25,28 @@ export function checkpointQuery(checkpoint: string) {
   return queryOptions({
     queryKey: [...checkpointKey(checkpoint), 'info'],
     queryFn: ({ signal }) => answer(api.GET('/v1/checkpoints/{checkpoint}', { params: { path: { checkpoint } }, signal })),
-    refetchInterval: ({ state }) => (isUnfinished(state.data) ? BUSY_POLL_MILLISECONDS : false),
+    refetchInterval: everyAs<Checkpoint>((checkpoint) => (isUnfinished(checkpoint) ? BUSY_POLL_MILLISECONDS : false)),
   })
 }
 
 export function ranksQuery(checkpoint: string, query: Query<'/v1/checkpoints/{checkpoint}/ranks'>, poll = false) {
+  const queryKey = [...checkpointKey(checkpoint), 'ranks', query]
   return queryOptions({
-    queryKey: [...checkpointKey(checkpoint), 'ranks', query],
+    queryKey,
     queryFn: ({ signal }) =>
       answer(api.GET('/v1/checkpoints/{checkpoint}/ranks', { params: { path: { checkpoint }, query }, signal })),
-    placeholderData: keepPreviousData,
-    refetchInterval: poll ? BUSY_POLL_MILLISECONDS : false,
+    placeholderData: whileSameSubject(queryKey),
+    refetchInterval: poll && every(BUSY_POLL_MILLISECONDS),
   })
 }
 
 export function tensorsQuery(checkpoint: string, query: Query<'/v1/checkpoints/{checkpoint}/tensors'>) {
+  const queryKey = [...checkpointKey(checkpoint), 'tensors', query]
   return queryOptions({
-    queryKey: [...checkpointKey(checkpoint), 'tensors', query],
+    queryKey,
     queryFn: ({ signal }) =>
       answer(api.GET('/v1/checkpoints/{checkpoint}/tensors', { params: { path: { checkpoint }, query }, signal })),
-    placeholderData: keepPreviousData,
+    placeholderData: whileSameSubject(queryKey),
   })
 }
 
@@ -55,11 +59,12 @@ export function slicesQuery(checkpoint: string, query: { tensor: string; limit: 
 }
 
 export function valuesQuery(checkpoint: string, query: Query<'/v1/checkpoints/{checkpoint}/values'>) {
+  const queryKey = [...checkpointKey(checkpoint), 'values', query]
   return queryOptions({
-    queryKey: [...checkpointKey(checkpoint), 'values', query],
+    queryKey,
     queryFn: ({ signal }) =>
       answer(api.GET('/v1/checkpoints/{checkpoint}/values', { params: { path: { checkpoint }, query }, signal })),
-    placeholderData: keepPreviousData,
+    placeholderData: whileSameSubject(queryKey),
   })
 }
 
@@ -68,8 +73,9 @@ export function differenceQuery(
   other: string,
   query: Query<'/v1/checkpoints/{checkpoint}/differences/{other}'>,
 ) {
+  const queryKey = [...checkpointKey(checkpoint), 'differences', other, query]
   return queryOptions({
-    queryKey: [...checkpointKey(checkpoint), 'differences', other, query],
+    queryKey,
     queryFn: ({ signal }) =>
       answer(
         api.GET('/v1/checkpoints/{checkpoint}/differences/{other}', {
@@ -77,7 +83,7 @@ export function differenceQuery(
           signal,
         }),
       ),
-    placeholderData: keepPreviousData,
+    placeholderData: whileSameSubject(queryKey),
   })
 }
 

@@ -1,6 +1,6 @@
 // @vitest-environment jsdom
 import { afterEach, expect, test, vi } from 'vitest'
-import { answer, api, csrf, ifMatch, signedOut } from './client'
+import { answer, api, csrf, ifMatch, signIns } from './client'
 import { asProblem, Problem } from './problem'
 
 const problem = { type: 'about:blank', title: 'Not allowed', status: 403, detail: 'Ask.', code: 'scope_too_narrow', retryable: false }
@@ -17,7 +17,8 @@ function serve(status: number, body: unknown, headers: Record<string, string> = 
 
 afterEach(() => {
   csrf.forget()
-  signedOut.handle = () => undefined
+  signIns.ended = () => undefined
+  signIns.changed = () => undefined
   vi.unstubAllGlobals()
 })
 
@@ -49,13 +50,24 @@ test('an answer that is no problem document keeps the request id of its header',
 })
 
 test('whoever is no longer known is signed out; who fails to sign in is not', async () => {
-  const handle = vi.fn()
-  signedOut.handle = handle
+  const ended = vi.fn()
+  signIns.ended = ended
   serve(401, { ...problem, status: 401, code: 'token_invalid' })
   await expect(answer(api.POST('/v1/sign-in', { body: { token: 'x' } }))).rejects.toThrow()
-  expect(handle).not.toHaveBeenCalled()
+  expect(ended).not.toHaveBeenCalled()
   await expect(answer(api.GET('/v1/overview'))).rejects.toThrow()
-  expect(handle).toHaveBeenCalledOnce()
+  expect(ended).toHaveBeenCalledOnce()
+})
+
+test('a word that is of another sign-in than the cookie has the page ask anew who is signed in', async () => {
+  const changed = vi.fn()
+  signIns.changed = changed
+  serve(403, problem)
+  await expect(answer(api.POST('/v1/projects', { body: { name: 'a' } }))).rejects.toThrow()
+  expect(changed).not.toHaveBeenCalled()
+  serve(403, { ...problem, code: 'csrf_missing' })
+  await expect(answer(api.POST('/v1/projects', { body: { name: 'a' } }))).rejects.toThrow('Ask.')
+  expect(changed).toHaveBeenCalledOnce()
 })
 
 test('a service that is not reached is a problem that may be tried again', () => {

@@ -8,14 +8,14 @@ export type Message<Name extends keyof components['schemas']> = components['sche
 
 export const csrf = new CsrfSecret()
 
-/** Called when the service no longer knows who asks; the router sets it. */
-export const signedOut = { handle: (): void => undefined }
+/** Called when the service no longer knows who asks, and when it may know another by now; the router sets both. */
+export const signIns = { ended: (): void => undefined, changed: (): void => undefined }
 
 const SIGN_IN = '/v1/sign-in'
 
 const toSignIn: Middleware = {
   onResponse: ({ response, schemaPath }) => {
-    if (response.status === 401 && schemaPath !== SIGN_IN) signedOut.handle()
+    if (response.status === 401 && schemaPath !== SIGN_IN) signIns.ended()
     return response
   },
 }
@@ -39,7 +39,12 @@ interface Answered<Data> {
 /** The body of what was answered; throws a `Problem` for anything but success. */
 export async function answer<Data>(asked: Promise<Answered<Data>>): Promise<Data> {
   const { data, error, response } = await asked
-  if (!response.ok) throw problemOf(error, response)
+  if (!response.ok) {
+    const problem = problemOf(error, response)
+    // The word of this page is of another sign-in than the cookie, which all tabs share: somebody signed in anew in another.
+    if (problem.code === 'csrf_missing') signIns.changed()
+    throw problem
+  }
   // A 204 has no body, and its type says so.
   return data as Data
 }

@@ -1,20 +1,17 @@
-import { keepPreviousData, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { answer, api } from './client'
+import { whileSameSubject } from './placeholder'
+import { every } from './polling'
 
-const REFRESH_MILLISECONDS = 30_000
+const POLL_MILLISECONDS = 30_000
 
 export function overviewQuery(windowHours: number, project?: string) {
   const query = { window_hours: windowHours, ...(project === undefined ? {} : { project }) }
+  const queryKey = ['overview', project ?? null, windowHours] as const
   return queryOptions({
-    queryKey: ['overview', query],
+    queryKey,
     queryFn: ({ signal }) => answer(api.GET('/v1/overview', { params: { query }, signal })),
-    placeholderData: keepPreviousData,
-    refetchInterval: REFRESH_MILLISECONDS,
+    placeholderData: whileSameSubject(queryKey),
+    refetchInterval: every(POLL_MILLISECONDS),
   })
 }
-
-export const integrityQuery = queryOptions({
-  queryKey: ['integrity', 'coverage'],
-  queryFn: ({ signal }) => answer(api.GET('/v1/integrity', { signal })),
-  refetchInterval: REFRESH_MILLISECONDS,
-})

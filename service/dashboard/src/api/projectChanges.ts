@@ -1,17 +1,4 @@
-import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { answer, api, ifMatch, type Message } from './client'
-import { PROJECTS_KEY } from './projects'
-import type { paths } from './schema'
-
-export type ProjectsFilter = NonNullable<paths['/v1/projects']['get']['parameters']['query']>
-
-export function projectsQuery(filter: ProjectsFilter) {
-  return queryOptions({
-    queryKey: [...PROJECTS_KEY, 'list', filter],
-    queryFn: ({ signal }) => answer(api.GET('/v1/projects', { params: { query: filter }, signal })),
-    placeholderData: keepPreviousData,
-  })
-}
 
 export function createProject(name: string): Promise<Message<'ProjectInfo'>> {
   return answer(api.POST('/v1/projects', { body: { name } }))

@@ -1,4 +1,4 @@
-import { keepPreviousData, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { answer, api, type Message } from './client'
 import { Problem } from './problem'
 
@@ -22,7 +22,6 @@ export function planQuery(place: Place, rules: Message<'RetentionRules'> | undef
   return queryOptions({
     queryKey: [...RETENTION_KEY, 'plan', place, rules ?? null],
     queryFn: ({ signal }) => (rules === undefined ? getPlan(place, signal) : tryRules(place, rules, signal)),
-    placeholderData: keepPreviousData,
     staleTime: Number.POSITIVE_INFINITY, // a dry run reads every checkpoint: it is run anew when somebody asks for it
   })
 }

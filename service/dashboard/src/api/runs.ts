@@ -1,11 +1,13 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { answer, api, ifMatch, type Message } from './client'
+import { everyOnFirstPage } from './polling'
 import type { paths } from './schema'
 
 export type RunsFilter = NonNullable<paths['/v1/runs']['get']['parameters']['query']>
 
 /** The first part of the keys of everything about runs: invalidating it asks for all of it anew. */
 export const RUNS_KEY = ['runs'] as const
+const POLL_MILLISECONDS = 10_000
 
 export function runsQuery(filter: RunsFilter) {
   return queryOptions({
@@ -13,6 +15,11 @@ export function runsQuery(filter: RunsFilter) {
     queryFn: ({ signal }) => answer(api.GET('/v1/runs', { params: { query: filter }, signal })),
     placeholderData: keepPreviousData,
   })
+}
+
+/** The same for a list that somebody looks at: its first page is asked for again and again. */
+export function liveRunsQuery(filter: RunsFilter) {
+  return { ...runsQuery(filter), refetchInterval: everyOnFirstPage(filter.cursor, POLL_MILLISECONDS) }
 }
 
 /** Deletes a run as it was seen; `force` also while it is saving or has pinned checkpoints. */

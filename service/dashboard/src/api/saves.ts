@@ -1,5 +1,6 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { answer, api, type Message } from './client'
+import { every } from './polling'
 import { withSample, type Sample } from './saveRates'
 
 export interface SavesFilter {
@@ -27,7 +28,7 @@ export function savesQuery(filter: SavesFilter) {
     },
     placeholderData: keepPreviousData,
     staleTime: 0,
-    refetchInterval: POLL_MILLISECONDS,
+    refetchInterval: every(POLL_MILLISECONDS),
   })
 }
 

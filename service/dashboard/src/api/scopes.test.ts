@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Message } from './client'
-import { isBound, reach, refusal } from './scopes'
+import { isBound, projectsOf, reach, refusal } from './scopes'
 
 const token: Message<'TokenInfo'> = {
   id: 'tok_1', name: 'ops', prefix: 'abcd', scope: 'write', project: null, created_at: '2026-01-01T00:00:00Z',
@@ -19,6 +19,12 @@ test('what needs all projects is not for a token that is bound to some', () => {
   expect(refusal(bound, 'admin')).toBeUndefined()
   expect(refusal(bound, 'admin', true)).toContain('all projects')
   expect(isBound(token)).toBe(false)
+})
+
+test('the projects of tokens of older services are known too', () => {
+  expect(projectsOf({ project: null, projects: null })).toBeNull()
+  expect(projectsOf({ project: 'a' })).toEqual(['a'])
+  expect(projectsOf({ project: 'a', projects: ['a', 'b'] })).toEqual(['a', 'b'])
 })
 
 test('what a token reaches is said in words', () => {

@@ -14,12 +14,17 @@ export function refusal(token: Message<'TokenInfo'>, scope: Scope, allProjects =
 
 /** Whether the token sees some projects, or one run, only. */
 export function isBound(token: Message<'TokenInfo'>): boolean {
-  return token.project !== null || (token.projects ?? null) !== null
+  return projectsOf(token) !== null
+}
+
+/** The projects a token sees; null for all of them. A token of an older service has one at most. */
+export function projectsOf(token: Pick<Message<'TokenInfo'>, 'project' | 'projects'>): string[] | null {
+  return token.projects ?? (token.project === null ? null : [token.project])
 }
 
 /** What a token reaches, in words. */
 export function reach(token: Message<'TokenInfo'>): string {
-  const projects = token.projects ?? (token.project === null ? null : [token.project])
+  const projects = projectsOf(token)
   if (projects === null) return 'all projects'
   if (token.run) return `run ${projects[0] ?? ''}/${token.run}`
   return projects.length === 1 ? `project ${projects[0] ?? ''}` : `${projects.length} projects`

@@ -1,8 +1,9 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
-import { useState, type ReactNode } from 'react'
+import { useEffect, useRef, useState, type ReactNode } from 'react'
 import { reach } from '../api/scopes'
 import { signedInQuery, signOut } from '../api/signIn'
+import { useAnnounce } from '../components/announce'
 import { Button } from '../components/Button'
 import { ProblemNotice } from '../components/ProblemNotice'
 import { When } from '../components/When'
@@ -15,6 +16,7 @@ export function SignedInCard(): ReactNode {
   const queryClient = useQueryClient()
   const navigate = useNavigate()
   const [error, setError] = useState<unknown>(null)
+  useNewReader()
 
   const leave = async (): Promise<void> => {
     try {
@@ -45,4 +47,15 @@ export function SignedInCard(): ReactNode {
       {error !== null && <ProblemNotice error={error} />}
     </section>
   )
+}
+
+/** Says it where another tab signed in with another token: the cookie is the browser's, so that this page is that reader's too. */
+function useNewReader(): void {
+  const announce = useAnnounce()
+  const { id, name } = useSignedIn().token
+  const known = useRef(id)
+  useEffect(() => {
+    if (known.current !== id) announce(`In another tab “${name}” signed in: this page is theirs now, and nothing was changed.`)
+    known.current = id
+  }, [announce, id, name])
 }

@@ -44,6 +44,29 @@ test('the link of the focused row is followed, and nothing without one', () => {
   expect(followed).toHaveBeenCalledOnce()
 })
 
+test.each([
+  ['the link that names the row', '<th><a href="#x">a</a></th><td><a href="#y" id="other">b</a></td>', '#x'],
+  ['another link, where nothing names it by one', '<th>a</th><td><button>Revoke</button></td><td><a href="#x">b</a></td>', '#x'],
+  ['what unfolds it, and nothing that is folded up', '<th>a</th><td><details><summary></summary><a href="#y">b</a><button>Copy</button></details></td>', 'SUMMARY'],
+  ['the button that unfolds it', '<th>a</th><td><button aria-expanded="false"></button></td>', 'BUTTON'],
+  ['no button that acts', '<th>a</th><td><button>Restore…</button></td>', null],
+  ['no download', '<th>a</th><td><a href="#y" download>Manifest</a></td>', null],
+])('Enter on a row opens %s', (_, cells, opened) => {
+  document.body.innerHTML = `<main><table><tbody><tr data-row="a" tabindex="-1">${cells}</tr></tbody></table></main>`
+  const clicked: string[] = []
+  document.addEventListener(
+    'click',
+    (event) => {
+      event.preventDefault()
+      if (event.target instanceof Element) clicked.push(event.target.getAttribute('href') ?? event.target.tagName)
+    },
+    { once: true },
+  )
+  moveRow(1)
+  expect(openRow()).toBe(opened !== null)
+  expect(clicked).toEqual(opened === null ? [] : [opened])
+})
+
 test('the search field is focused', () => {
   expect(focusSearch()).toBe(true)
   expect(document.activeElement?.tagName).toBe('INPUT')

@@ -13,10 +13,12 @@ export const PLACES: readonly { key: string; to: Place; name: string }[] = [
   { key: 's', to: '/saves', name: 'saves in progress' },
   { key: 'i', to: '/integrity', name: 'integrity' },
   { key: 'p', to: '/projects', name: 'projects' },
+  { key: 't', to: '/access', name: 'tokens' },
   { key: 'a', to: '/audit', name: 'audit log' },
+  { key: 'y', to: '/system', name: 'system' },
 ]
 
-export type Place = '/' | '/runs' | '/saves' | '/integrity' | '/projects' | '/audit'
+export type Place = '/' | '/runs' | '/saves' | '/integrity' | '/projects' | '/access' | '/audit' | '/system'
 
 export const SHORTCUTS: readonly Shortcut[] = [
   { keys: '/', does: 'Search this page’s list' },
@@ -72,11 +74,15 @@ export function moveRow(by: 1 | -1): boolean {
   return next !== undefined
 }
 
-/** Follows the first link of the row that has the focus itself. */
+/** What opens a row, the first that is there: the link that names it, any other, or what unfolds it. Never what changes something. */
+const OPENERS = ['th a[href]:not([download])', 'a[href]:not([download])', 'summary', 'button[aria-expanded]'] as const
+
+/** Opens the row that has the focus itself. What is folded up in it does not lead anywhere yet. */
 export function openRow(): boolean {
   const row = document.activeElement
   if (!(row instanceof HTMLElement) || row.dataset.row === undefined) return false
-  const link = row.querySelector<HTMLElement>('a[href], button')
-  link?.click()
-  return link !== null
+  const found = OPENERS.flatMap((opener) => Array.from(row.querySelectorAll<HTMLElement>(opener)))
+  const opener = found.find((one) => one.matches('summary') || one.closest('details:not([open])') === null)
+  opener?.click()
+  return opener !== undefined
 }

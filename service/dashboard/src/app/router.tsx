@@ -1,6 +1,6 @@
 import type { QueryClient } from '@tanstack/react-query'
 import { createRouter } from '@tanstack/react-router'
-import { csrf, signedOut } from '../api/client'
+import { csrf, signIns } from '../api/client'
 import { signedInQuery } from '../api/signIn'
 import { Loading } from '../components/Loading'
 import { route as access } from '../pages/access'
@@ -51,13 +51,29 @@ export function makeRouter(queryClient: QueryClient) {
     // What a page does not know in the address is gone, and does not come back from the parent route.
     search: { strict: true },
   })
-  signedOut.handle = () => {
+  signIns.ended = () => {
     csrf.forget()
     queryClient.setQueryData(signedInQuery.queryKey, null)
     // The shell asks again who is signed in, learns that nobody is, and leads to the sign-in page and back.
     void router.invalidate()
   }
+  signIns.changed = () => {
+    // Where the service is not reached, the problem of what was asked is on the page already.
+    void lookAgain(queryClient).then(
+      () => router.invalidate(),
+      () => undefined,
+    )
+  }
   return router
+}
+
+/** Asks anew who is signed in. What another reader saw is dropped, and asked for anew where it is on the page. */
+async function lookAgain(queryClient: QueryClient): Promise<void> {
+  const before = queryClient.getQueryData(signedInQuery.queryKey)
+  const now = await queryClient.query({ ...signedInQuery, staleTime: 0 })
+  if (now === null || now.token.id === before?.token.id) return
+  const [signIn] = signedInQuery.queryKey
+  await queryClient.resetQueries({ predicate: ({ queryKey }) => queryKey[0] !== signIn })
 }
 
 declare module '@tanstack/react-router' {

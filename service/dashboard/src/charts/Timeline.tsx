@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router'
 import { useState, type KeyboardEvent, type ReactNode } from 'react'
 import type { Message } from '../api/client'
 import { classes } from '../components/classes'
+import { count } from '../format/numbers'
 import figure from './Figure.module.css'
 import { Mark } from './Mark'
 import { MarkLegend } from './MarkLegend'
@@ -67,7 +68,6 @@ export function Timeline({ checkpoints, attempts }: TimelineProps): ReactNode {
             <Resumed key={link.to.checkpoint.id} link={link} />
           ))}
           <Steps steps={layout.steps} y={layout.rows * ROW} />
-          { }
           <g onKeyDown={move}>
             {layout.marks.map((mark, index) => (
               <MarkLink
@@ -165,7 +165,7 @@ function Resumed({ link }: { link: TimelineLink }): ReactNode {
 }
 
 function Steps({ steps, y }: { steps: readonly number[]; y: number }): ReactNode {
-  const longest = (steps.at(-1) ?? 0).toLocaleString('en').length
+  const longest = count(steps.at(-1) ?? 0).length
   const stride = labelStride(steps.length, COLUMN, longest * DIGIT + DIGIT)
   const last = steps.length - 1
   return (
@@ -173,7 +173,7 @@ function Steps({ steps, y }: { steps: readonly number[]; y: number }): ReactNode
       {steps.map((step, column) =>
         (last - column) % stride === 0 ? (
           <text key={step} x={columnX(column)} y={y + 15} className={classes(figure.label, figure.middle)}>
-            {step.toLocaleString('en')}
+            {count(step)}
           </text>
         ) : null,
       )}

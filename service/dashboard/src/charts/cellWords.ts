@@ -1,5 +1,5 @@
 import { humanDuration } from '../format/durations'
-import { ratio } from '../format/numbers'
+import { count, ratio } from '../format/numbers'
 import { rankList, rankRange } from '../format/ranks'
 import type { Band, Cell, HeatMap } from './rankTimes'
 
@@ -9,7 +9,7 @@ export function describeCell(map: HeatMap, at: { band: number; save: number }): 
   const band = map.bands[at.band]
   const cell = map.cells[at.band]?.[at.save]
   if (save === undefined || band === undefined || cell === undefined) return ''
-  const where = `Step ${save.step.toLocaleString('en')}, ${save.state}, ${bandName(band)}`
+  const where = `Step ${count(save.step)}, ${save.state}, ${bandName(band)}`
   return `${where}: ${outcome(cell, band, map.medians[at.save] ?? null)}`
 }
 

@@ -1,4 +1,5 @@
 import type { Message } from '../api/client'
+import { count } from '../format/numbers'
 
 type Checkpoint = Message<'CheckpointSummary'>
 export type CheckpointState = Message<'CheckpointState'>
@@ -17,7 +18,7 @@ export const STATES: readonly CheckpointState[] = [
 /** What a mark says, in words: `Step 200, committed, attempt 2, pinned, off the line`. */
 export function describeMark(checkpoint: Checkpoint): string {
   const parts = [
-    `Step ${checkpoint.step.toLocaleString('en')}`,
+    `Step ${count(checkpoint.step)}`,
     checkpoint.state,
     `attempt ${checkpoint.attempt_number}`,
     ...flagsOf(checkpoint),

@@ -82,7 +82,8 @@ test('the slowest ranks are listed, the missing ones before them', () => {
     saveTimes([1, 6, 1, null], { step: 200, state: 'aborted' }),
     saveTimes([1, 2, 1, 1], { step: 100 }),
   ]
-  const [first, second] = slowestRanks(saves, 2)
+  const [first, second, ...rest] = slowestRanks(saves)
+  expect(rest).toEqual([])
   expect(first).toMatchObject({ rank: 3, saves: 3, missing: 1, slowest: 0 })
   expect(second).toEqual({
     rank: 1,
@@ -106,5 +107,15 @@ test('a thousand ranks in fifty saves are laid out whole', () => {
   const { cells } = layOutHeatMap(saves, bandsOf(0, 1023, 64))
   expect(cells).toHaveLength(64)
   expect(cells[48]?.every(({ level, slowest }) => level === 4 && slowest === 777)).toBe(true)
-  expect(slowestRanks(saves, 1)[0]?.rank).toBe(777)
+  expect(slowestRanks(saves).map(({ rank }) => rank)).toEqual([777])
+})
+
+test('a run whose ranks all come in time has none that is missing or slow', () => {
+  expect(slowestRanks([saveTimes([10, 11, 12, 10]), saveTimes([10, 9, 10, 12])])).toEqual([])
+})
+
+test('noise is no slowness, whatever the ratio, and one that was slow once is listed', () => {
+  expect(slowestRanks([saveTimes([0.001, 0.003])])).toEqual([])
+  const [only] = slowestRanks([saveTimes([0.001, 0.003], { step: 200 }), saveTimes([1, 1.3], { step: 100 })])
+  expect(only).toMatchObject({ rank: 1, usualRatio: 1, worstRatio: 1.3, worstStep: 100 })
 })

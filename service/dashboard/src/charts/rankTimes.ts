@@ -101,6 +101,12 @@ function ratioOf(seconds: number, usual: number): number {
   return usual > 0 ? seconds / usual : seconds > 0 ? Number.POSITIVE_INFINITY : 1
 }
 
+/** The ratio as it is listed: what is noise in the map is no slowness here either. */
+function toldRatio(seconds: number, usual: number): number {
+  const ratio = ratioOf(seconds, usual)
+  return seconds - usual < NOISE_SECONDS ? Math.min(1, ratio) : ratio
+}
+
 /** What one rank did over the saves shown. */
 export interface RankRecord {
   rank: number
@@ -116,12 +122,11 @@ export interface RankRecord {
   worstStep: number | null
 }
 
-/** The ranks to look at first: those missing most often, then those that are usually slowest. */
-export function slowestRanks(saves: readonly SaveTimes[], most: number): RankRecord[] {
-  const records = recordsOf(saves)
-  return records
+/** The ranks that were missing, or slow by a level of the map, at least once: those missing most often first, then those usually slowest. */
+export function slowestRanks(saves: readonly SaveTimes[]): RankRecord[] {
+  return recordsOf(saves)
+    .filter(({ missing, worstRatio }) => missing > 0 || (worstRatio ?? 0) >= LEVEL_RATIOS[0])
     .sort((a, b) => b.missing - a.missing || (b.usualRatio ?? 0) - (a.usualRatio ?? 0) || a.rank - b.rank)
-    .slice(0, most)
 }
 
 function recordsOf(saves: readonly SaveTimes[]): RankRecord[] {
@@ -141,7 +146,7 @@ function recordsOf(saves: readonly SaveTimes[]): RankRecord[] {
       }
       record.saves += 1
       if (rank === slowest) record.slowest += 1
-      const ratio = ratioOf(seconds, usual ?? seconds)
+      const ratio = toldRatio(seconds, usual ?? seconds)
       ;(ratios[rank] ??= []).push(ratio)
       if (record.worstRatio === null || ratio > record.worstRatio) {
         record.worstRatio = ratio

@@ -1,4 +1,4 @@
-import { useState, type ReactNode } from 'react'
+import { useState, type ReactNode, type RefObject } from 'react'
 import { useAnnounce } from './announce'
 import styles from './CopyButton.module.css'
 import { Icon } from './Icon'
@@ -7,34 +7,46 @@ export interface CopyButtonProps {
   text: string
   /** What is copied: "checkpoint id". */
   label: string
+  /** Where the text is shown whole: it is selected where the browser does not let it be copied. */
+  shownIn?: RefObject<HTMLElement | null>
+  onCopied?: () => void
 }
 
-export function CopyButton({ text, label }: CopyButtonProps): ReactNode {
+const ICONS = { ready: 'copy', copied: 'check', refused: 'alert' } as const
+
+export function CopyButton({ text, label, shownIn, onCopied }: CopyButtonProps): ReactNode {
   const announce = useAnnounce()
-  const [copied, setCopied] = useState(false)
+  const [state, setState] = useState<keyof typeof ICONS>('ready')
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(text)
     } catch {
-      // No clipboard without TLS off loopback: the text can still be marked by hand.
-      announce(`The browser did not let the ${label} be copied.`)
+      // No clipboard without TLS off loopback: the keys of the browser's own still copy what is selected.
+      setState('refused')
+      const shown = shownIn?.current ?? null
+      if (shown !== null) window.getSelection()?.selectAllChildren(shown)
+      const hand = shown === null ? 'Select and copy it by hand.' : 'It is selected: copy it with Ctrl+C or ⌘C.'
+      announce(`The browser did not let the ${label} be copied. ${hand}`)
       return
     }
-    setCopied(true)
+    setState('copied')
+    onCopied?.()
     announce(`Copied the ${label}.`)
   }
+  const titles = { ready: `Copy ${label}`, copied: 'Copied', refused: 'Not copied: the browser did not let it be' }
   return (
     <button
       type="button"
       className={styles.copy}
+      data-state={state}
       aria-label={`Copy ${label}`}
-      title={copied ? 'Copied' : `Copy ${label}`}
+      title={titles[state]}
       onClick={() => void copy()}
       onBlur={() => {
-        setCopied(false)
+        setState('ready')
       }}
     >
-      <Icon name={copied ? 'check' : 'copy'} />
+      <Icon name={ICONS[state]} />
     </button>
   )
 }

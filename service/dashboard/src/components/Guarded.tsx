@@ -1,44 +1,83 @@
-import type { UseQueryResult } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
+import type { Message } from '../api/client'
 import { Problem } from '../api/problem'
-import { reach, type Scope } from '../api/scopes'
+import { projectsOf, reach, refusal, type Scope } from '../api/scopes'
 import { useSignedIn } from '../app/signedIn'
 import { Empty } from './Empty'
-import { Loaded } from './Loaded'
+import { LinkButton } from './LinkButton'
+import { Loaded, type LoadedProps } from './Loaded'
 import { ProblemNotice } from './ProblemNotice'
 
-export interface GuardedProps<Data> {
-  query: Pick<UseQueryResult<Data>, 'data' | 'error' | 'refetch'>
+/** What a token must reach: `projects` is not for a job's token, `all` is for one that is bound to no project. */
+export type Reaching = 'projects' | 'all'
+
+const REACHING: Record<Reaching, string> = { projects: ', of whole projects', all: ', of all projects' }
+
+export interface GuardedProps<Data> extends LoadedProps<Data> {
   /** What this needs, told where the API refuses it. */
   scope: Scope
-  /** Whether it needs a token that is bound to no project. */
-  allProjects?: boolean
-  children: (data: Data) => ReactNode
+  reaching?: Reaching
 }
 
-/** What a query answered; where the API refuses it, what the token lacks. */
-export function Guarded<Data>(props: GuardedProps<Data>): ReactNode {
-  const { query, scope, allProjects = false, children } = props
-  if (!(query.error instanceof Problem) || query.error.code !== 'scope_too_narrow') {
-    return <Loaded query={query}>{children}</Loaded>
-  }
+/** What a query answered; where the API refuses it, what the token lacks and where it may go. */
+export function Guarded<Data>({ query, scope, reaching, children }: GuardedProps<Data>): ReactNode {
+  if (!isTooNarrow(query.error)) return <Loaded query={query}>{children}</Loaded>
   return (
     <>
-      <Lacking scope={scope} allProjects={allProjects} />
+      <Lacking scope={scope} reaching={reaching} />
       <ProblemNotice error={query.error} />
     </>
   )
 }
 
-function Lacking({ scope, allProjects }: { scope: Scope; allProjects: boolean }): ReactNode {
+/** Whether the API refused it to this token, and will refuse it again. */
+export function isTooNarrow(error: unknown): boolean {
+  return error instanceof Problem && error.code === 'scope_too_narrow'
+}
+
+interface LackingProps {
+  scope: Scope
+  reaching: Reaching | undefined
+}
+
+function Lacking({ scope, reaching }: LackingProps): ReactNode {
   const { token } = useSignedIn()
-  const needed = `a token of scope ${scope}${allProjects ? ', of all projects' : ''}`
+  const needed = `a token of scope ${scope}${reaching === undefined ? '' : REACHING[reaching]}`
   return (
-    <Empty title={`This needs ${needed}`} command={`shardkeep token create --scope ${scope}`}>
+    <Empty title={`This needs ${needed}`} command={commandFor(token, scope, reaching)}>
       <p>
-        You are signed in with <q>{token.name}</q>, of scope <strong>{token.scope}</strong> for {reach(token)}. Ask an
-        administrator for such a token, then sign out and sign in with it.
+        You are signed in with <q>{token.name}</q>, {whatItIs(token)}. Ask an administrator for such a token, then sign
+        out and sign in with it.
       </p>
+      <WayOn token={token} />
     </Empty>
   )
+}
+
+function whatItIs(token: Message<'TokenInfo'>): ReactNode {
+  if (token.run) return <>a job’s token: it sees {reach(token)} and nothing else</>
+  return (
+    <>
+      of scope <strong>{token.scope}</strong> for {reach(token)}
+    </>
+  )
+}
+
+function WayOn({ token }: { token: Message<'TokenInfo'> }): ReactNode {
+  const [project] = projectsOf(token) ?? []
+  if (refusal(token, 'read') !== undefined) return null
+  if (token.run && project !== undefined) {
+    return (
+      <LinkButton to="/runs/$project/$run" params={{ project, run: token.run }} kind="primary">
+        Go to run {project}/{token.run}
+      </LinkButton>
+    )
+  }
+  return <LinkButton to="/runs">Go to the runs it sees</LinkButton>
+}
+
+/** The command that makes such a token, bound to the projects that this one is bound to where that is enough. */
+function commandFor(token: Message<'TokenInfo'>, scope: Scope, reaching: Reaching | undefined): string {
+  const projects = reaching === 'all' ? [] : (projectsOf(token) ?? [])
+  return ['shardkeep token create', `--scope ${scope}`, ...projects.map((name) => `--project ${name}`)].join(' ')
 }

@@ -10,6 +10,10 @@ export interface ProblemNoticeProps {
   onRetry?: () => void
 }
 
+/** What the API says of it is for whoever writes a client. */
+const OTHER_SIGN_IN =
+  'In another tab this browser was signed in anew, so the change was refused. This page goes by the new sign-in now: try again.'
+
 /** What went wrong, what to do, and under which request id the service logged it. */
 export function ProblemNotice({ error, onRetry }: ProblemNoticeProps): ReactNode {
   const problem = asProblem(error)
@@ -19,8 +23,9 @@ export function ProblemNotice({ error, onRetry }: ProblemNoticeProps): ReactNode
       <p className={styles.title}>
         <Icon name="alert" /> {changed ? 'Changed meanwhile, look again' : problem.title}
       </p>
-      <p className={styles.detail}>{problem.detail}</p>
-      <p className={styles.facts}>
+      <p className={styles.detail}>{problem.code === 'csrf_missing' ? OTHER_SIGN_IN : problem.detail}</p>
+      {/* With each try there is another request id: to be copied, and not to be read out again. */}
+      <p className={styles.facts} aria-live="off">
         <span>
           code <code>{problem.code}</code>
         </span>

@@ -1,6 +1,7 @@
-import { useEffect, useId, useRef, useState, type ReactNode } from 'react'
+import { useEffect, useEffectEvent, useId, type ReactNode } from 'react'
 import styles from './Field.module.css'
 import { Icon } from './Icon'
+import { useDraft } from './useDraft'
 
 const PAUSE_MILLISECONDS = 300
 
@@ -16,31 +17,22 @@ export interface SearchBoxProps {
 /** A search field, which the key `/` focuses. */
 export function SearchBox({ label, value, onSearch, placeholder }: SearchBoxProps): ReactNode {
   const id = useId()
-  const [text, setText] = useState(value)
-  const [seen, setSeen] = useState(value)
-  const [sent, setSent] = useState(value)
-  const pause = useRef<number | undefined>(undefined)
-  if (seen !== value) {
-    // The URL changed by itself (back, a link): it says what is searched for. What was typed here meanwhile stays.
-    setSeen(value)
-    if (value !== sent) {
-      setText(value)
-      setSent(value)
+  const { text, type, sent, isSent } = useDraft(value)
+  const searchNow = (): void => {
+    if (isSent || text.trim() === value) return
+    sent(text)
+    onSearch(text)
+  }
+  // As the page is when the pause is over: what was filtered meanwhile stays filtered.
+  const searchLate = useEffectEvent(searchNow)
+  useEffect(() => {
+    const pause = window.setTimeout(() => {
+      searchLate()
+    }, PAUSE_MILLISECONDS)
+    return () => {
+      window.clearTimeout(pause)
     }
-  }
-  useEffect(
-    () => () => {
-      window.clearTimeout(pause.current)
-    },
-    [],
-  )
-
-  const searchNow = (next: string): void => {
-    window.clearTimeout(pause.current)
-    if (next === value) return
-    setSent(next)
-    onSearch(next)
-  }
+  }, [text])
   return (
     <div className={styles.field}>
       <label htmlFor={id} className={styles.label}>
@@ -59,13 +51,10 @@ export function SearchBox({ label, value, onSearch, placeholder }: SearchBoxProp
           aria-keyshortcuts="/"
           className={styles.input}
           onChange={(event) => {
-            const next = event.target.value
-            setText(next)
-            window.clearTimeout(pause.current)
-            pause.current = window.setTimeout(searchNow, PAUSE_MILLISECONDS, next)
+            type(event.target.value)
           }}
           onKeyDown={(event) => {
-            if (event.key === 'Enter') searchNow(text)
+            if (event.key === 'Enter') searchNow()
           }}
         />
       </div>

@@ -5,6 +5,7 @@ export interface TextFieldProps {
   label: string
   value: string
   onChange: (value: string) => void
+  onBlur?: () => void
   type?: 'text' | 'password' | 'number' | 'datetime-local' | 'date'
   hint?: ReactNode
   /** What is wrong with the value. */

@@ -16,10 +16,8 @@ export interface Action<Input, Result> {
   /** Runs it; rejects with the problem, for a `ConfirmDialog`, which shows it itself. */
   run: (input: Input) => Promise<Result>
   pending: boolean
-  error: unknown
   /** The problem of the last run, or nothing. */
   notice: ReactNode
-  reset: () => void
 }
 
 /** A change through the API: it announces success, shows failure, and has what it changed asked for anew. */
@@ -46,8 +44,6 @@ export function useAction<Result, Input = void>(
     },
     run: (input) => mutation.mutateAsync(input),
     pending: mutation.isPending,
-    error: mutation.error,
     notice: mutation.error === null ? null : <ProblemNotice error={mutation.error} />,
-    reset: mutation.reset,
   }
 }

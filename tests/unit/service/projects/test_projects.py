@@ -59,6 +59,44 @@ def test_projects_are_listed_by_name_page_by_page(local: LocalService) -> None:
     assert second["next_cursor"] is None
 
 
+def test_projects_are_found_by_any_part_of_their_name_whatever_its_case_page_by_page(local: LocalService) -> None:
+    for name in ("a_b", "audio", "axb", "reVision", "vision-1", "vision-2"):
+        local.ask("POST", routes.PROJECTS, {"name": name})
+
+    assert _found(local, "VISION") == ["reVision", "vision-1", "vision-2"]
+    first = local.ask("GET", routes.PROJECTS, query={"search": "vision", "limit": 2})
+    second = local.ask("GET", routes.PROJECTS, query={"search": "vision", "cursor": first["next_cursor"]})
+    assert [item["name"] for item in first["items"] + second["items"]] == ["reVision", "vision-1", "vision-2"]
+    assert _found(local, "a_b") == ["a_b"]  # no pattern of the database's
+    assert _found(local, "%") == []
+    local.refused("invalid_cursor", "GET", routes.PROJECTS, query={"search": "a", "cursor": first["next_cursor"]})
+
+
+def test_a_search_finds_no_project_that_the_token_may_not_see(local: LocalService) -> None:
+    for name in ("speech-1", "speech-2"):
+        local.ask("POST", routes.PROJECTS, {"name": name})
+    headers = {"authorization": f"Bearer {local.new_token(Scope.READ, project='speech-2')}"}
+
+    found = local.ask("GET", routes.PROJECTS, query={"search": "speech"}, headers=headers)
+
+    assert [item["name"] for item in found["items"]] == ["speech-2"]
+
+
+def test_a_deleted_project_is_found_by_the_name_it_had(local: LocalService) -> None:
+    for name in ("speech", "vision"):
+        made = local.ask("POST", routes.PROJECTS, {"name": name})
+        local.ask("DELETE", routes.path(routes.PROJECT_BY_ID, project=made["id"]), headers={"if-match": '"1"'})
+
+    found = local.ask("GET", routes.PROJECTS, query={"deleted": "true", "search": "SPEE"})
+
+    assert [item["name"] for item in found["items"]] == ["speech"]
+    assert _found(local, "speech") == []
+
+
+def _found(local: LocalService, search: str) -> list[str]:
+    return [item["name"] for item in local.ask("GET", routes.PROJECTS, query={"search": search})["items"]]
+
+
 def test_a_cursor_that_is_not_of_this_list_is_refused(local: LocalService) -> None:
     for name in ("a", "b"):
         local.ask("PUT", routes.path(routes.RUN, project="speech", run=name))
@@ -92,7 +130,12 @@ def _queries_once(local: LocalService) -> int:
 
 
 def test_a_name_with_a_nul_is_a_mistake_of_the_caller_and_no_fault(local: LocalService) -> None:
-    for path in ("/v1/projects/a%00b", "/v1/projects/a%00b/runs/r", "/v1/checkpoints/ckp_%00", "/v1/attempts/%00"):
+    for path in (
+        "/v1/projects/a%00b",
+        "/v1/projects/a%00b/runs/r",
+        "/v1/checkpoints/ckp_%00",
+        "/v1/attempts/%00",
+    ):
         answer = local.send("GET", path)
         assert answer.status in (400, 404), (path, answer.content)
         assert answer.json()["retryable"] is False

@@ -33,7 +33,7 @@ function Form({ onMade, onClose }: FormProps): ReactNode {
     async (request: TokenRequest): Promise<void> => {
       onMade(await (request.kind === 'job' ? mintJobToken(request.body) : createToken(request.body)))
     },
-    { done: 'The token is made. It is shown once.', invalidates: [TOKENS_KEY] },
+    { done: 'The token is made.', invalidates: [TOKENS_KEY] },
   )
   const change = (fields: Partial<TokenForm>): void => {
     setForm((before) => ({ ...before, ...fields }))

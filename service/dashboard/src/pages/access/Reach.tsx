@@ -1,9 +1,9 @@
 import type { ReactNode } from 'react'
 import type { Message } from '../../api/client'
+import { projectsOf } from '../../api/scopes'
 import { counted } from '../../format/numbers'
 import { Tag } from '../../components/Tag'
 import styles from './access.module.css'
-import { projectsOf } from './tokenState'
 
 const FIRST = 3
 

@@ -1,10 +1,8 @@
-import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import { projectChoicesQuery } from '../../api/projects'
 import { given } from '../../app/searchParams'
 import { Button } from '../../components/Button'
 import { CheckField } from '../../components/CheckField'
-import { SelectField } from '../../components/SelectField'
+import { ProjectField } from '../../components/ProjectField'
 import { Toolbar } from '../../components/Toolbar'
 import type { AccessSearch } from '.'
 import styles from './access.module.css'
@@ -17,18 +15,14 @@ export interface TokensFilterProps {
 }
 
 export function TokensFilter({ filter, onFilter }: TokensFilterProps): ReactNode {
-  const projects = useQuery(projectChoicesQuery)
-  const names = projects.data?.items.map(({ name }) => name) ?? []
-  const shown = filter.project === undefined || names.includes(filter.project) ? names : [filter.project, ...names]
   return (
     <>
       <Toolbar label="Filter of the tokens">
-        <SelectField
+        <ProjectField
           label="May see the project"
-          value={filter.project ?? ''}
-          options={[{ value: '', label: 'any' }, ...shown.map((name) => ({ value: name, label: name }))]}
+          value={filter.project}
           onChange={(project) => {
-            onFilter(given({ ...filter, project: project === '' ? undefined : project }))
+            onFilter(given({ ...filter, project }))
           }}
         />
         <CheckField

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { expiresSoon, projectsOf, tokenState } from './tokenState'
+import { expiresSoon, tokenState } from './tokenState'
 
 const NOW = new Date('2026-11-30T12:00:00Z')
 
@@ -31,10 +31,4 @@ describe('a token that expires soon', () => {
   it('is none that is revoked', () => {
     expect(expiresSoon({ expires_at: '2026-12-01T12:00:00Z', revoked_at: '2026-11-30T11:00:00Z' }, NOW)).toBe(false)
   })
-})
-
-it('names the projects of tokens of older services too', () => {
-  expect(projectsOf({ project: null, projects: null })).toBeNull()
-  expect(projectsOf({ project: 'a' })).toEqual(['a'])
-  expect(projectsOf({ project: 'a', projects: ['a', 'b'] })).toEqual(['a', 'b'])
 })

@@ -15,8 +15,3 @@ export function expiresSoon(token: Pick<Message<'TokenInfo'>, 'expires_at' | 're
   if (tokenState(token, now) !== 'living' || token.expires_at === null) return false
   return Date.parse(token.expires_at) - now.getTime() < SOON_MILLISECONDS
 }
-
-/** The projects a token sees; null for all of them. */
-export function projectsOf(token: Pick<Message<'TokenInfo'>, 'project' | 'projects'>): string[] | null {
-  return token.projects ?? (token.project === null ? null : [token.project])
-}

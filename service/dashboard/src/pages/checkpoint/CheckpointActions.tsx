@@ -1,39 +1,35 @@
 import { useState, type ReactNode } from 'react'
+import { CHECKPOINT_CHANGED } from '../../api/changes'
 import { acceptCheckpoint, isUnfinished, restoreCheckpoint, unpinCheckpoint } from '../../api/checkpoints'
 import type { Message } from '../../api/client'
 import { useRefusal } from '../../app/signedIn'
 import { Button } from '../../components/Button'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
 import { useAction, type Action } from '../../components/useAction'
+import { count } from '../../format/numbers'
 import { AbortDialog } from '../saves/AbortDialog'
+import type { ActionDialogProps } from './actionDialog'
 import { CompareDialog } from './CompareDialog'
 import { DeleteDialog } from './DeleteDialog'
-import { CHANGED, PinDialog, type ActionDialogProps } from './PinDialog'
+import { PinDialog } from './PinDialog'
 import { TagDialog } from './TagDialog'
+import styles from './checkpoint.module.css'
 
 type Checkpoint = Message<'CheckpointInfo'>
 type Open = 'pin' | 'tag' | 'delete' | 'compare' | 'accept' | 'abort'
 
-/** The changes that need no dialog, and where what went wrong with them is shown. */
-export interface DirectActions {
+/** The changes that need no dialog. */
+interface DirectActions {
   unpin: Action<void, Checkpoint>
   restore: Action<void, Checkpoint>
 }
 
-export function useDirectActions(checkpoint: Checkpoint): DirectActions {
-  return {
-    unpin: useAction(() => unpinCheckpoint(checkpoint), { done: 'Unpinned.', invalidates: CHANGED }),
-    restore: useAction(() => restoreCheckpoint(checkpoint), { done: 'Restored.', invalidates: CHANGED }),
-  }
-}
-
-export interface CheckpointActionsProps {
-  checkpoint: Checkpoint
-  direct: DirectActions
-}
-
 /** What can be done with a checkpoint in its state; the API decides whether this token may. */
-export function CheckpointActions({ checkpoint, direct }: CheckpointActionsProps): ReactNode {
+export function CheckpointActions({ checkpoint }: { checkpoint: Checkpoint }): ReactNode {
+  const direct: DirectActions = {
+    unpin: useAction(() => unpinCheckpoint(checkpoint), { done: 'Unpinned.', invalidates: CHECKPOINT_CHANGED }),
+    restore: useAction(() => restoreCheckpoint(checkpoint), { done: 'Restored.', invalidates: CHECKPOINT_CHANGED }),
+  }
   const [open, setOpen] = useState<Open | null>(null)
   const close = (): void => {
     setOpen(null)
@@ -41,6 +37,8 @@ export function CheckpointActions({ checkpoint, direct }: CheckpointActionsProps
   return (
     <>
       <Buttons checkpoint={checkpoint} direct={direct} onOpen={setOpen} />
+      {direct.unpin.notice !== null && <div className={styles.wide}>{direct.unpin.notice}</div>}
+      {direct.restore.notice !== null && <div className={styles.wide}>{direct.restore.notice}</div>}
       {open === 'pin' && <PinDialog checkpoint={checkpoint} onClose={close} />}
       {open === 'tag' && <TagDialog checkpoint={checkpoint} onClose={close} />}
       {open === 'delete' && <DeleteDialog checkpoint={checkpoint} onClose={close} />}
@@ -51,7 +49,9 @@ export function CheckpointActions({ checkpoint, direct }: CheckpointActionsProps
   )
 }
 
-interface ButtonsProps extends CheckpointActionsProps {
+interface ButtonsProps {
+  checkpoint: Checkpoint
+  direct: DirectActions
   onOpen: (open: Open) => void
 }
 
@@ -107,10 +107,10 @@ function Buttons({ checkpoint, direct, onOpen }: ButtonsProps): ReactNode {
 }
 
 function AcceptDialog({ checkpoint, onClose }: ActionDialogProps): ReactNode {
-  const accept = useAction(() => acceptCheckpoint(checkpoint), { done: 'Accepted.', invalidates: CHANGED })
+  const accept = useAction(() => acceptCheckpoint(checkpoint), { done: 'Accepted.', invalidates: CHECKPOINT_CHANGED })
   return (
     <ConfirmDialog
-      title={`Accept step ${checkpoint.step.toLocaleString('en')}`}
+      title={`Accept step ${count(checkpoint.step)}`}
       confirmLabel="Accept"
       kind="primary"
       onConfirm={() => accept.run()}

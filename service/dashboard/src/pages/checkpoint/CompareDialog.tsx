@@ -14,7 +14,7 @@ import { Pager } from '../../components/Pager'
 import { TextField } from '../../components/TextField'
 import { When } from '../../components/When'
 import { count } from '../../format/numbers'
-import type { ActionDialogProps } from './PinDialog'
+import type { ActionDialogProps } from './actionDialog'
 import styles from './checkpoint.module.css'
 
 const PAGE = 10
@@ -37,7 +37,11 @@ export function CompareDialog({ checkpoint, onClose }: ActionDialogProps): React
       <Loaded query={others}>
         {({ items, next_cursor }) => (
           <div className={styles.stack}>
-            <Others rows={items.filter(({ id }) => id !== checkpoint.id)} checkpoint={checkpoint} />
+            <Others
+              rows={items.filter(({ id }) => id !== checkpoint.id)}
+              checkpoint={checkpoint}
+              isAll={cursor === undefined && next_cursor == null}
+            />
             <Pager
               nextCursor={next_cursor}
               isFirst={cursor === undefined}
@@ -56,15 +60,28 @@ export function CompareDialog({ checkpoint, onClose }: ActionDialogProps): React
 interface OthersProps {
   rows: readonly Message<'CheckpointSummary'>[]
   checkpoint: Message<'CheckpointInfo'>
+  /** Whether the list has no other page. */
+  isAll: boolean
 }
 
-function Others({ rows, checkpoint }: OthersProps): ReactNode {
+function Others({ rows, checkpoint, isAll }: OthersProps): ReactNode {
   return (
     <DataTable
       caption="Other committed checkpoints of the run"
       rows={rows}
       rowKey={({ id }) => id}
-      empty={<Empty title="The run has no other committed checkpoint" />}
+      empty={
+        isAll ? (
+          <Empty
+            title="The run has no other committed checkpoint"
+            command={`shardkeep save-now ${checkpoint.project}/${checkpoint.run}`}
+          >
+            A checkpoint of another run can be compared with by its id. Training is asked for another one of this run with
+          </Empty>
+        ) : (
+          <Empty title="There is none on this page but this one" />
+        )
+      }
       columns={[
         {
           id: 'step',

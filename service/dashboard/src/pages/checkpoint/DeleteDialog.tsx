@@ -1,15 +1,17 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
+import { CHECKPOINT_CHANGED } from '../../api/changes'
 import { deleteCheckpoint, impactQuery } from '../../api/checkpoints'
 import type { Message } from '../../api/client'
+import { currentAnswer } from '../../api/current'
 import { Bytes } from '../../components/Bytes'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
 import { Duration } from '../../components/Duration'
 import { Facts } from '../../components/Facts'
 import { Loaded } from '../../components/Loaded'
 import { useAction } from '../../components/useAction'
-import { counted } from '../../format/numbers'
-import { CHANGED, type ActionDialogProps } from './PinDialog'
+import { count, counted } from '../../format/numbers'
+import type { ActionDialogProps } from './actionDialog'
 import styles from './checkpoint.module.css'
 
 /** Deletes it once its step is typed, and says before what that would mean. */
@@ -17,14 +19,15 @@ export function DeleteDialog({ checkpoint, onClose }: ActionDialogProps): ReactN
   const impact = useQuery(impactQuery(checkpoint.id))
   const remove = useAction(() => deleteCheckpoint(checkpoint), {
     done: 'Deleted; it can be restored until it is purged.',
-    invalidates: CHANGED,
+    invalidates: CHECKPOINT_CHANGED,
   })
+  const known = currentAnswer(impact)
   return (
     <ConfirmDialog
-      title={`Delete step ${checkpoint.step.toLocaleString('en')} of ${checkpoint.project}/${checkpoint.run}`}
+      title={`Delete step ${count(checkpoint.step)} of ${checkpoint.project}/${checkpoint.run}`}
       typeToConfirm={String(checkpoint.step)}
       confirmLabel="Delete"
-      reason={impact.data?.refused_because ?? undefined}
+      reason={known === undefined ? 'What deleting it means is not known yet.' : (known.refused_because ?? undefined)}
       onConfirm={() => remove.run()}
       onClose={onClose}
     >
@@ -50,7 +53,7 @@ function Impact({ impact }: { impact: Message<'DeletionImpact'> }): ReactNode {
           {
             name: 'Latest',
             value: impact.is_latest
-              ? `It is the latest. ${after === null ? 'Without it the run has none.' : `Without it step ${after.step.toLocaleString('en')} is.`}`
+              ? `It is the latest. ${after === null ? 'Without it the run has none.' : `Without it step ${count(after.step)} is.`}`
               : 'Stays what it is.',
           },
           {

@@ -1,25 +1,18 @@
 import { useState, type ReactNode } from 'react'
-import { CHECKPOINTS_KEY, pinCheckpoint } from '../../api/checkpoints'
-import type { Message } from '../../api/client'
-import { RUNS_KEY } from '../../api/runs'
+import { CHECKPOINT_CHANGED } from '../../api/changes'
+import { pinCheckpoint } from '../../api/checkpoints'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
 import { TextField } from '../../components/TextField'
 import { useAction } from '../../components/useAction'
-
-export interface ActionDialogProps {
-  checkpoint: Message<'CheckpointInfo'>
-  onClose: () => void
-}
-
-/** What a change of a checkpoint makes out of date. */
-export const CHANGED = [CHECKPOINTS_KEY, RUNS_KEY] as const
+import { count } from '../../format/numbers'
+import type { ActionDialogProps } from './actionDialog'
 
 export function PinDialog({ checkpoint, onClose }: ActionDialogProps): ReactNode {
   const [reason, setReason] = useState('')
-  const pin = useAction(() => pinCheckpoint(checkpoint, reason), { done: 'Pinned.', invalidates: CHANGED })
+  const pin = useAction(() => pinCheckpoint(checkpoint, reason), { done: 'Pinned.', invalidates: CHECKPOINT_CHANGED })
   return (
     <ConfirmDialog
-      title={`Pin step ${checkpoint.step.toLocaleString('en')}`}
+      title={`Pin step ${count(checkpoint.step)}`}
       confirmLabel="Pin"
       kind="primary"
       onConfirm={() => pin.run()}

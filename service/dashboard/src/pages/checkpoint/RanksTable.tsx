@@ -7,6 +7,7 @@ import { Duration } from '../../components/Duration'
 import { StateBadge } from '../../components/StateBadge'
 import { When } from '../../components/When'
 import { count } from '../../format/numbers'
+import { rankWords } from './rankWords'
 
 type RankPart = Message<'RankPart'>
 
@@ -43,7 +44,7 @@ export function RanksTable({ checkpoint, ranks, empty, running }: RanksTableProp
       empty={empty}
       columns={[
         { id: 'rank', header: 'Rank', cell: ({ rank }) => count(rank) },
-        { id: 'state', header: 'State', cell: ({ state }) => <StateBadge state={state} /> },
+        { id: 'state', header: 'State', cell: ({ state }) => <StateBadge state={state} label={rankWords(state, running)} /> },
         ...(running ? live : ended),
       ]}
     />

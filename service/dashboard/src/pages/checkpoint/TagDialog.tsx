@@ -1,24 +1,22 @@
 import { useState, type ReactNode } from 'react'
-import { removeTag, setTag } from '../../api/checkpoints'
-import { Button } from '../../components/Button'
+import { CHECKPOINT_CHANGED } from '../../api/changes'
+import { setTag } from '../../api/checkpoints'
 import { CheckField } from '../../components/CheckField'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
-import { Icon } from '../../components/Icon'
-import { Tag } from '../../components/Tag'
 import { TextField } from '../../components/TextField'
 import { useAction } from '../../components/useAction'
 import { isName, NAME_RULE } from '../../format/names'
-import { CHANGED, type ActionDialogProps } from './PinDialog'
-import styles from './checkpoint.module.css'
+import { count } from '../../format/numbers'
+import type { ActionDialogProps } from './actionDialog'
 
 export function TagDialog({ checkpoint, onClose }: ActionDialogProps): ReactNode {
   const [tag, setText] = useState('')
   const [only, setOnly] = useState(false)
-  const add = useAction(() => setTag(checkpoint.id, tag, only), { done: `Tagged ${tag}.`, invalidates: CHANGED })
+  const add = useAction(() => setTag(checkpoint.id, tag, only), { done: `Tagged ${tag}.`, invalidates: CHECKPOINT_CHANGED })
   const wrong = tag !== '' && !isName(tag) ? `A tag has ${NAME_RULE}.` : undefined
   return (
     <ConfirmDialog
-      title={`Tag step ${checkpoint.step.toLocaleString('en')}`}
+      title={`Tag step ${count(checkpoint.step)}`}
       confirmLabel="Tag"
       kind="primary"
       reason={tag === '' ? 'Write a tag first.' : wrong}
@@ -33,44 +31,5 @@ export function TagDialog({ checkpoint, onClose }: ActionDialogProps): ReactNode
         onChange={setOnly}
       />
     </ConfirmDialog>
-  )
-}
-
-export interface TagListProps {
-  checkpoint: ActionDialogProps['checkpoint']
-  /** Why they cannot be taken away. */
-  refused: string | undefined
-}
-
-/** The tags, each with a button that takes it away. */
-export function TagList({ checkpoint, refused }: TagListProps): ReactNode {
-  const take = useAction((tag: string) => removeTag(checkpoint.id, tag), {
-    done: (_, tag) => `Took the tag ${tag} away.`,
-    invalidates: CHANGED,
-  })
-  const { tags = [] } = checkpoint
-  if (tags.length === 0) return null
-  return (
-    <>
-      <ul className={styles.words} aria-label="Tags">
-        {tags.map((tag) => (
-          <li key={tag} className={styles.words}>
-            <Tag tone="accent">{tag}</Tag>
-            <Button
-              kind="quiet"
-              label={`Take the tag ${tag} away`}
-              reason={refused}
-              pending={take.pending}
-              onClick={() => {
-                take.start(tag)
-              }}
-            >
-              <Icon name="cross" />
-            </Button>
-          </li>
-        ))}
-      </ul>
-      {take.notice}
-    </>
   )
 }

@@ -83,7 +83,7 @@ function FirstOfKind({ kind, checkpoint, search, onMore }: FirstOfKindProps): Re
       <Loaded query={values}>
         {({ items, next_cursor }) => (
           <>
-            <ValuesTable kind={kind} values={items} />
+            <ValuesTable kind={kind} values={items} more={next_cursor !== null && next_cursor !== undefined} />
             {next_cursor !== null && next_cursor !== undefined && (
               <div>
                 <Button
@@ -136,7 +136,7 @@ function ListOfKind({ kind, checkpoint, search, onChange }: ListOfKindProps): Re
   )
 }
 
-function ValuesTable({ kind, values, more = false }: { kind: ValueKind; values: readonly Value[]; more?: boolean }): ReactNode {
+function ValuesTable({ kind, values, more }: { kind: ValueKind; values: readonly Value[]; more: boolean }): ReactNode {
   return (
     <DataTable<Value>
       caption={KINDS[kind]}

@@ -10,17 +10,19 @@ import { Page } from '../../components/Page'
 import { ResumeSnippets } from '../../components/ResumeSnippets'
 import { Tabs } from '../../components/Tabs'
 import { count } from '../../format/numbers'
-import { CheckpointActions, useDirectActions } from './CheckpointActions'
+import { CheckpointActions } from './CheckpointActions'
 import { CheckpointFigures } from './CheckpointFigures'
 import { DamageView } from './DamageView'
 import { RanksView } from './RanksView'
 import { checkpointSearch, type CheckpointSearch, type CheckpointView } from './search'
 import { SummaryView } from './SummaryView'
-import { TagList } from './TagDialog'
+import { TagList } from './TagList'
 import { TensorsView } from './TensorsView'
 import { ValuesView } from './ValuesView'
 import type { ViewProps } from './views'
 import styles from './checkpoint.module.css'
+
+type Checkpoint = Message<'CheckpointInfo'>
 
 export const route = createRoute({
   getParentRoute: () => shellRoute,
@@ -39,40 +41,29 @@ const RESUME = { id: 'resume', label: 'Resume' } as const
 function CheckpointPage(): ReactNode {
   const { checkpoint: id } = route.useParams()
   const found = useQuery(checkpointQuery(id))
-  if (found.data !== undefined) return <Known key={id} checkpoint={found.data} />
   return (
-    <Page title="Checkpoint" crumbs={[<Link key="runs" to="/runs">Runs</Link>]}>
-      <Loaded query={found}>{() => null}</Loaded>
+    // One page from the beginning: its heading has the focus while the checkpoint is on its way, and keeps it.
+    <Page
+      title={titleOf(found.data)}
+      crumbs={crumbsOf(found.data)}
+      actions={found.data && <CheckpointActions key={id} checkpoint={found.data} />}
+    >
+      <Loaded query={found}>{(checkpoint) => <Parts key={id} checkpoint={checkpoint} />}</Loaded>
     </Page>
   )
 }
 
-function Known({ checkpoint }: { checkpoint: Message<'CheckpointInfo'> }): ReactNode {
+function Parts({ checkpoint }: { checkpoint: Checkpoint }): ReactNode {
   const search = route.useSearch()
   const navigate = route.useNavigate()
-  const direct = useDirectActions(checkpoint)
   const writing = useRefusal('write')
-  const { project, run } = checkpoint
   const tabs = tabsOf(checkpoint)
   const view = tabs.find(({ id }) => id === search.view)?.id ?? 'summary'
   const onChange = (changes: Partial<CheckpointSearch>): void => {
     void navigate({ search: (before) => ({ ...before, ...changes }), resetScroll: false })
   }
   return (
-    <Page
-      title={`Step ${count(checkpoint.step)} of ${project}/${run}`}
-      crumbs={[
-        <Link key="runs" to="/runs">
-          Runs
-        </Link>,
-        <Link key="run" to="/runs/$project/$run" params={{ project, run }}>
-          {project}/{run}
-        </Link>,
-      ]}
-      actions={<CheckpointActions checkpoint={checkpoint} direct={direct} />}
-    >
-      {direct.unpin.notice}
-      {direct.restore.notice}
+    <>
       <CheckpointFigures checkpoint={checkpoint} />
       <TagList checkpoint={checkpoint} refused={writing} />
       <Tabs
@@ -86,8 +77,29 @@ function Known({ checkpoint }: { checkpoint: Message<'CheckpointInfo'> }): React
       >
         <View view={view} checkpoint={checkpoint} search={search} onChange={onChange} />
       </Tabs>
-    </Page>
+    </>
   )
+}
+
+function titleOf(checkpoint: Checkpoint | undefined): string {
+  if (checkpoint === undefined) return 'Checkpoint'
+  return `Step ${count(checkpoint.step)} of ${checkpoint.project}/${checkpoint.run}`
+}
+
+function crumbsOf(checkpoint: Checkpoint | undefined): ReactNode[] {
+  const runs = (
+    <Link key="runs" to="/runs">
+      Runs
+    </Link>
+  )
+  if (checkpoint === undefined) return [runs]
+  const { project, run } = checkpoint
+  return [
+    runs,
+    <Link key="run" to="/runs/$project/$run" params={{ project, run }}>
+      {project}/{run}
+    </Link>,
+  ]
 }
 
 function View({ view, ...props }: ViewProps & { view: CheckpointView }): ReactNode {
@@ -113,7 +125,7 @@ function View({ view, ...props }: ViewProps & { view: CheckpointView }): ReactNo
 }
 
 /** What is in it can be looked at while it is committed; what was found damaged, once it was. */
-function tabsOf({ state, sequence }: Message<'CheckpointInfo'>): readonly { id: CheckpointView; label: string }[] {
+function tabsOf({ state, sequence }: Checkpoint): readonly { id: CheckpointView; label: string }[] {
   if (state === 'committed') return [SUMMARY, RANKS, TENSORS, VALUES, DAMAGE, RESUME]
   return sequence === null ? [SUMMARY, RANKS] : [SUMMARY, RANKS, DAMAGE]
 }

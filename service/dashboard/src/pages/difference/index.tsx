@@ -51,28 +51,28 @@ function DifferencePage(): ReactNode {
         </LinkButton>
       }
     >
+      <Toolbar label="Filter of the differences">
+        <SearchBox
+          label="Search tensors"
+          value={search.search ?? ''}
+          placeholder="any part of a name"
+          onSearch={(text) => {
+            onChange({ search: text || undefined, cursor: undefined })
+          }}
+        />
+        <SelectField
+          label="Change"
+          value={search.change ?? ''}
+          options={[{ value: '', label: 'Any' }, ...CHANGES.map((value) => ({ value, label: value }))]}
+          onChange={(change) => {
+            onChange({ change: change === '' ? undefined : change, cursor: undefined })
+          }}
+        />
+      </Toolbar>
       <Loaded query={difference}>
         {(found) => (
           <div className={styles.stack}>
             <Totals found={found} />
-            <Toolbar label="Filter of the differences">
-              <SearchBox
-                label="Search tensors"
-                value={search.search ?? ''}
-                placeholder="any part of a name"
-                onSearch={(text) => {
-                  onChange({ search: text || undefined, cursor: undefined })
-                }}
-              />
-              <SelectField
-                label="Change"
-                value={search.change ?? ''}
-                options={[{ value: '', label: 'Any' }, ...CHANGES.map((value) => ({ value, label: value }))]}
-                onChange={(change) => {
-                  onChange({ change: change === '' ? undefined : change, cursor: undefined })
-                }}
-              />
-            </Toolbar>
             <DifferencesTable rows={found.items} empty={<Nothing found={found} search={search} />} />
             <Pager
               nextCursor={found.next_cursor}

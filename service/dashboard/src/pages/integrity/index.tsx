@@ -1,15 +1,16 @@
 import { useQuery } from '@tanstack/react-query'
 import { createRoute } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
-import { findingsQuery } from '../../api/integrity'
-import { integrityQuery, overviewQuery } from '../../api/overview'
+import { findingsQuery, integrityQuery } from '../../api/integrity'
+import { overviewQuery } from '../../api/overview'
 import { shellRoute } from '../../app/parent'
 import { given, oneOfParam, textParam } from '../../app/searchParams'
+import { CollectionPanel } from '../../components/CollectionPanel'
+import { Guarded, isTooNarrow } from '../../components/Guarded'
 import { Loaded } from '../../components/Loaded'
 import { Page } from '../../components/Page'
 import { Pager } from '../../components/Pager'
 import { Tabs } from '../../components/Tabs'
-import { CollectionPanel } from './CollectionPanel'
 import { CoveragePanel } from './CoveragePanel'
 import { FindingsTable } from './FindingsTable'
 import { WhatToDo } from './WhatToDo'
@@ -30,8 +31,18 @@ export const route = createRoute({
 })
 
 function IntegrityPage(): ReactNode {
-  const integrity = useQuery(integrityQuery)
+  const integrity = useQuery(integrityQuery())
   const overview = useQuery(overviewQuery(WINDOW_HOURS))
+  if (isTooNarrow(overview.error)) {
+    // All of this page needs the same: it is said once.
+    return (
+      <Page title="Integrity">
+        <Guarded query={overview} scope="read" reaching="projects">
+          {() => null}
+        </Guarded>
+      </Page>
+    )
+  }
   return (
     <Page title="Integrity">
       <Loaded query={integrity}>
@@ -43,7 +54,7 @@ function IntegrityPage(): ReactNode {
         )}
       </Loaded>
       <Findings />
-      <Loaded query={overview}>{(info) => <CollectionPanel info={info} />}</Loaded>
+      <Loaded query={overview}>{({ collection }) => <CollectionPanel collection={collection} />}</Loaded>
     </Page>
   )
 }

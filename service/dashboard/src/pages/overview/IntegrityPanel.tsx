@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import type { Message } from '../../api/client'
-import { integrityQuery } from '../../api/overview'
+import { integrityQuery } from '../../api/integrity'
 import { Bytes } from '../../components/Bytes'
 import { Facts } from '../../components/Facts'
 import { Loaded } from '../../components/Loaded'
@@ -13,9 +13,14 @@ import { When } from '../../components/When'
 import { counted } from '../../format/numbers'
 import styles from './OverviewPage.module.css'
 
+export interface IntegrityPanelProps {
+  overview: Message<'OverviewInfo'>
+  project: string | undefined
+}
+
 /** How much of what is stored was looked at lately, and what was found. */
-export function IntegrityPanel({ overview }: { overview: Message<'OverviewInfo'> }): ReactNode {
-  const query = useQuery(integrityQuery)
+export function IntegrityPanel({ overview, project }: IntegrityPanelProps): ReactNode {
+  const query = useQuery(integrityQuery(project))
   const { open_findings: findings, quarantined_checkpoints: quarantined } = overview
   const found =
     findings === 0 ? (

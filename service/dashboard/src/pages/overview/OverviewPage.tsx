@@ -2,11 +2,11 @@ import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import { overviewQuery } from '../../api/overview'
+import { CollectionPanel } from '../../components/CollectionPanel'
 import { Empty } from '../../components/Empty'
-import { Loaded } from '../../components/Loaded'
+import { Guarded, isTooNarrow } from '../../components/Guarded'
 import { Page } from '../../components/Page'
 import { BackgroundPanel } from './BackgroundPanel'
-import { CollectionPanel } from './CollectionPanel'
 import { Figures } from './Figures'
 import { GrowthPanel } from './GrowthPanel'
 import { IntegrityPanel } from './IntegrityPanel'
@@ -23,16 +23,16 @@ export function OverviewPage(): ReactNode {
   const query = useQuery(overviewQuery(window.hours, search.project))
   const choice = <WindowChoice search={search} onChange={(next) => void navigate({ to: '/', search: next })} />
   return (
-    <Page title="Overview" actions={choice}>
-      <Loaded query={query}>
+    <Page title="Overview" actions={isTooNarrow(query.error) ? undefined : choice}>
+      <Guarded query={query} scope="read" reaching="projects">
         {(overview) => (
           <>
-            <Figures overview={overview} window={window} />
+            <Figures overview={overview} window={window} project={search.project} />
             {overview.runs === 0 && <NothingYet project={search.project} />}
             <div className={styles.panels}>
               <GrowthPanel overview={overview} window={window} />
-              <SavesPanel overview={overview} window={window} />
-              <IntegrityPanel overview={overview} />
+              <SavesPanel overview={overview} window={window} project={search.project} />
+              <IntegrityPanel overview={overview} project={search.project} />
               {overview.collection !== null && <CollectionPanel collection={overview.collection} />}
               {overview.outbox_entries !== null && (
                 <BackgroundPanel workers={overview.workers} outboxEntries={overview.outbox_entries} now={overview.now} />
@@ -40,7 +40,7 @@ export function OverviewPage(): ReactNode {
             </div>
           </>
         )}
-      </Loaded>
+      </Guarded>
     </Page>
   )
 }

@@ -1,6 +1,7 @@
 import { useId, useState, type ReactNode } from 'react'
+import { timeLabels } from '../../charts/timeLabels'
 import { count } from '../../format/numbers'
-import { absoluteTime, shortTime } from '../../format/times'
+import { absoluteTime } from '../../format/times'
 import styles from './SaveCountBars.module.css'
 import { countTicks, sum, type Stretch } from './stretches'
 
@@ -8,24 +9,27 @@ const HEIGHT = 168
 const LEFT = 36
 const BOTTOM = 20
 const TOP = 8
-const LABEL_WIDTH = 84
+const LABEL_WIDTH = 60
+const TICK = 4
 
 export interface SaveCountBarsProps {
   saves: readonly Stretch[]
-  /** How much time they cover. */
-  spanSeconds: number
+  /** How much time each of them covers; they begin at whole multiples of it. */
+  seconds: number
   width: number
 }
 
 /** One bar a stretch of time: what was committed below, what failed hatched on top of it. */
-export function SaveCountBars({ saves, spanSeconds, width }: SaveCountBarsProps): ReactNode {
+export function SaveCountBars({ saves, seconds, width }: SaveCountBarsProps): ReactNode {
   const hatch = useId()
   const [pointed, setPointed] = useState<Stretch | null>(null)
   const ticks = countTicks(Math.max(0, ...saves.map(({ committed, aborted }) => committed + aborted)))
   const top = ticks.at(-1) ?? 1
   const plotHeight = HEIGHT - BOTTOM - TOP
   const step = (width - LEFT) / Math.max(1, saves.length)
-  const stride = Math.max(1, Math.ceil(LABEL_WIDTH / step))
+  // The window may cut the first one, which is drawn whole.
+  const begin = Math.floor(Date.parse(saves[0]?.start ?? '') / 1000 / seconds) * seconds
+  const labels = timeLabels(begin, begin + saves.length * seconds, (width - LEFT) / LABEL_WIDTH)
   const y = (value: number): number => TOP + plotHeight * (1 - value / top)
   const total = sum(saves)
   return (
@@ -70,15 +74,19 @@ export function SaveCountBars({ saves, spanSeconds, width }: SaveCountBarsProps)
             </g>
           )
         })}
-        {saves.map(
-          (stretch, index) =>
-            index % stride === 0 &&
-            LEFT + index * step + LABEL_WIDTH <= width && (
-              <text key={stretch.start} x={LEFT + index * step} y={HEIGHT - 5} className={styles.label}>
-                {shortTime(new Date(stretch.start), spanSeconds)}
-              </text>
-            ),
-        )}
+        {labels.map(({ at, text }) => {
+          const x = LEFT + ((at - begin) / seconds) * step
+          return (
+            <g key={at}>
+              <line x1={x} x2={x} y1={y(0)} y2={y(0) + TICK} className={styles.tick} />
+              {x + LABEL_WIDTH <= width && (
+                <text x={x} y={HEIGHT - 3} className={styles.label} data-at={at}>
+                  {text}
+                </text>
+              )}
+            </g>
+          )
+        })}
       </svg>
       <figcaption className={styles.legend}>
         <span className={styles.committedKey}>Committed {count((pointed ?? total).committed)}</span>

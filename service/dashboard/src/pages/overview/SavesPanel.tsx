@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import type { Message } from '../../api/client'
+import { given } from '../../app/searchParams'
 import { TableAlternative } from '../../charts/TableAlternative'
 import { useWidth } from '../../charts/useWidth'
 import { DataTable, type Column } from '../../components/DataTable'
@@ -20,6 +21,7 @@ const NAMES: Record<number, string> = { 3600: 'hour', 86_400: 'day' }
 export interface SavesPanelProps {
   overview: Message<'OverviewInfo'>
   window: Window
+  project: string | undefined
 }
 
 const COLUMNS: readonly Column<Stretch>[] = [
@@ -29,7 +31,7 @@ const COLUMNS: readonly Column<Stretch>[] = [
 ]
 
 /** How many saves of the window were committed, and how many failed. */
-export function SavesPanel({ overview, window }: SavesPanelProps): ReactNode {
+export function SavesPanel({ overview, window, project }: SavesPanelProps): ReactNode {
   const [measure, width] = useWidth()
   const { committed, aborted } = sum(overview.saves)
   const seconds = barSeconds(window.hours, Math.floor(width / LEAST_BAR))
@@ -39,9 +41,11 @@ export function SavesPanel({ overview, window }: SavesPanelProps): ReactNode {
       <div ref={measure} className={styles.stack}>
         <p>
           {window.label}: {counted(committed, 'save')} committed, {count(aborted)} failed.{' '}
-          <Link to="/saves">Saves in progress</Link>
+          <Link to="/saves" search={given({ project })}>
+            Saves in progress
+          </Link>
         </p>
-        {width > 0 && <SaveCountBars saves={saves} spanSeconds={window.hours * 3600} width={width} />}
+        {width > 0 && <SaveCountBars saves={saves} seconds={seconds} width={width} />}
         <TableAlternative>
           <DataTable
             caption={`Saves by ${NAMES[seconds] ?? humanDuration(seconds)}`}

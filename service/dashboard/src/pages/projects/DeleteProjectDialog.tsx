@@ -1,8 +1,7 @@
 import { useState, type ReactNode } from 'react'
 import type { Message } from '../../api/client'
+import { PROJECT_CHANGED } from '../../api/changes'
 import { deleteProject } from '../../api/projectChanges'
-import { PROJECTS_KEY } from '../../api/projects'
-import { RUNS_KEY } from '../../api/runs'
 import { Bytes } from '../../components/Bytes'
 import { CheckField } from '../../components/CheckField'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
@@ -11,16 +10,21 @@ import { counted } from '../../format/numbers'
 
 export interface DeleteProjectDialogProps {
   project: Message<'ProjectInfo'>
+  onDeleted: (project: Message<'ProjectInfo'>) => void
   onClose: () => void
 }
 
 /** Deletes a project with its runs, after its name was typed. */
-export function DeleteProjectDialog({ project, onClose }: DeleteProjectDialogProps): ReactNode {
+export function DeleteProjectDialog({ project, onDeleted, onClose }: DeleteProjectDialogProps): ReactNode {
   const [force, setForce] = useState(false)
-  const remove = useAction(() => deleteProject(project, force), {
-    done: `Project ${project.name} was deleted. It can be restored until it is purged.`,
-    invalidates: [PROJECTS_KEY, RUNS_KEY],
-  })
+  const remove = useAction(
+    async () => {
+      await deleteProject(project, force)
+      // Before what it changed is asked for anew, which would not find what else is shown of it.
+      onDeleted(project)
+    },
+    { done: `Project ${project.name} was deleted. It can be restored until it is purged.`, invalidates: PROJECT_CHANGED },
+  )
   return (
     <ConfirmDialog
       title={`Delete project ${project.name}?`}

@@ -18,20 +18,24 @@ const FACTS: readonly Column<Project>[] = [
   { id: 'created', header: 'Created', cell: ({ created_at }) => <When time={created_at} /> },
 ]
 
+export interface DeletedTableProps {
+  projects: readonly Project[]
+  search: string | undefined
+}
+
 /** Deleted projects, which can be restored. */
-export function DeletedTable({ projects }: { projects: readonly Project[] }): ReactNode {
-  const [restoringId, setRestoringId] = useState<string | null>(null)
+export function DeletedTable({ projects, search }: DeletedTableProps): ReactNode {
+  const [wanted, setWanted] = useState<Project | null>(null)
   const refusal = useRefusal('admin')
-  const restoring = projects.find(({ id }) => id === restoringId)
   const actions: Column<Project> = {
     id: 'actions',
     header: 'Actions',
-    cell: ({ id, name }) => (
+    cell: (project) => (
       <Button
         reason={refusal}
-        label={`Restore ${name}`}
+        label={`Restore ${project.name}`}
         onClick={() => {
-          setRestoringId(id)
+          setWanted(project)
         }}
       >
         Restore
@@ -46,16 +50,21 @@ export function DeletedTable({ projects }: { projects: readonly Project[] }): Re
         rows={projects}
         rowKey={({ id }) => id}
         empty={
-          <Empty title="No project is deleted" command="shardkeep ls --deleted">
-            What was deleted is listed here, and can be restored until it is purged.
-          </Empty>
+          search === undefined ? (
+            <Empty title="No project is deleted" command="shardkeep ls --deleted">
+              What was deleted is listed here, and can be restored until it is purged.
+            </Empty>
+          ) : (
+            <Empty title="No deleted project was called so">Search for less of its name.</Empty>
+          )
         }
       />
-      {restoring !== undefined && (
+      {wanted !== null && (
         <RestoreProjectDialog
-          project={restoring}
+          // By the version of the list as it is now. Once it is gone from it the dialog stays until it is closed.
+          project={projects.find(({ id }) => id === wanted.id) ?? wanted}
           onClose={() => {
-            setRestoringId(null)
+            setWanted(null)
           }}
         />
       )}

@@ -39,37 +39,37 @@ export interface LivingTableProps {
   projects: readonly Project[]
   /** The name of the one whose quota is shown. */
   selected: string | undefined
+  search: string | undefined
+  onDeleted: (project: Project) => void
 }
 
 /** Projects in use, with what can be done about each. */
-export function LivingTable({ projects, selected }: LivingTableProps): ReactNode {
-  const [deletingId, setDeletingId] = useState<string | null>(null)
+export function LivingTable({ projects, selected, search, onDeleted }: LivingTableProps): ReactNode {
+  const [doomed, setDoomed] = useState<Project | null>(null)
   const refusal = useRefusal('admin')
-  // Looked up anew, so that after a refusal the dialog goes by the version that was read again.
-  const deleting = projects.find(({ id }) => id === deletingId)
   const actions: Column<Project> = {
     id: 'actions',
     header: 'Actions',
-    cell: ({ id, name }) => (
+    cell: (project) => (
       <span className={styles.actions}>
-        <LinkButton to="/retention/$project" params={{ project: name }} aria-label={`Retention of ${name}`}>
+        <LinkButton to="/retention/$project" params={{ project: project.name }} aria-label={`Retention of ${project.name}`}>
           Retention
         </LinkButton>
         <LinkButton
           from="/projects"
           to="/projects"
-          search={(before) => ({ ...before, project: name })}
+          search={(before) => ({ ...before, project: project.name })}
           resetScroll={false}
-          aria-label={`Quota of ${name}`}
+          aria-label={`Quota of ${project.name}`}
         >
           Quota
         </LinkButton>
         <Button
           kind="danger"
           reason={refusal}
-          label={`Delete ${name}`}
+          label={`Delete ${project.name}`}
           onClick={() => {
-            setDeletingId(id)
+            setDoomed(project)
           }}
         >
           Delete
@@ -86,16 +86,22 @@ export function LivingTable({ projects, selected }: LivingTableProps): ReactNode
         rowKey={({ name }) => name}
         {...(selected === undefined ? {} : { selected })}
         empty={
-          <Empty title="There is no project yet" command="shardkeep push model.safetensors my-project/my-run --step 0">
-            Create one here, or let the first push or save with an administrator's token make it.
-          </Empty>
+          search === undefined ? (
+            <Empty title="There is no project yet" command="shardkeep push model.safetensors my-project/my-run --step 0">
+              Create one here, or let the first push or save with an administrator's token make it.
+            </Empty>
+          ) : (
+            <Empty title="No project is called so">Search for less of its name, or among the deleted ones.</Empty>
+          )
         }
       />
-      {deleting !== undefined && (
+      {doomed !== null && (
         <DeleteProjectDialog
-          project={deleting}
+          // After a refusal by the version that was read again. Once it is gone from the list the dialog stays until it is closed.
+          project={projects.find(({ id }) => id === doomed.id) ?? doomed}
+          onDeleted={onDeleted}
           onClose={() => {
-            setDeletingId(null)
+            setDoomed(null)
           }}
         />
       )}

@@ -1,8 +1,7 @@
 import { useState, type ReactNode } from 'react'
 import type { Message } from '../../api/client'
+import { PROJECT_CHANGED } from '../../api/changes'
 import { restoreProject } from '../../api/projectChanges'
-import { PROJECTS_KEY } from '../../api/projects'
-import { RUNS_KEY } from '../../api/runs'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
 import { TextField } from '../../components/TextField'
 import { useAction } from '../../components/useAction'
@@ -18,7 +17,7 @@ export function RestoreProjectDialog({ project, onClose }: RestoreProjectDialogP
   const [name, setName] = useState(project.name)
   const restore = useAction(() => restoreProject(project, name === project.name ? null : name), {
     done: `Project ${name} is back.`,
-    invalidates: [PROJECTS_KEY, RUNS_KEY],
+    invalidates: PROJECT_CHANGED,
   })
   const fault = isName(name) ? undefined : `A name is ${NAME_RULE}.`
   return (

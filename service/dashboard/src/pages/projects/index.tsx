@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { createRoute } from '@tanstack/react-router'
 import { useState, type ReactNode } from 'react'
-import { projectsQuery } from '../../api/projectChanges'
+import { projectsQuery } from '../../api/projects'
 import { shellRoute } from '../../app/parent'
 import { flagParam, given, textParam, without } from '../../app/searchParams'
 import { useRefusal } from '../../app/signedIn'
@@ -9,7 +9,9 @@ import { Button } from '../../components/Button'
 import { Loaded } from '../../components/Loaded'
 import { Page } from '../../components/Page'
 import { Pager } from '../../components/Pager'
+import { SearchBox } from '../../components/SearchBox'
 import { Tabs } from '../../components/Tabs'
+import { Toolbar } from '../../components/Toolbar'
 import { CreateProjectDialog } from './CreateProjectDialog'
 import { DeletedTable } from './DeletedTable'
 import { LivingTable } from './LivingTable'
@@ -20,6 +22,8 @@ interface ProjectsSearch {
   deleted?: true
   /** The one whose quota is shown. */
   project?: string
+  /** Part of a name. */
+  search?: string
   cursor?: string
 }
 
@@ -30,6 +34,7 @@ export const route = createRoute({
     given({
       deleted: flagParam(raw.deleted),
       project: textParam(raw.project),
+      search: textParam(raw.search),
       cursor: textParam(raw.cursor),
     }),
   component: ProjectsPage,
@@ -38,7 +43,7 @@ export const route = createRoute({
 function ProjectsPage(): ReactNode {
   const [creating, setCreating] = useState(false)
   const refusal = useRefusal('admin', true)
-  const { deleted, project } = route.useSearch()
+  const { deleted, project, search = '' } = route.useSearch()
   const navigate = route.useNavigate()
   const create = (
     <Button
@@ -60,7 +65,9 @@ function ProjectsPage(): ReactNode {
           { id: 'deleted', label: 'Deleted' },
         ]}
         selected={deleted ? 'deleted' : 'living'}
-        onSelect={(next) => void navigate({ search: next === 'deleted' ? { deleted: true } : {} })}
+        onSelect={(next) =>
+          void navigate({ search: (before) => given({ deleted: next === 'deleted' || undefined, search: before.search }) })
+        }
       >
         {project !== undefined && deleted !== true && (
           <QuotaPanel
@@ -69,6 +76,16 @@ function ProjectsPage(): ReactNode {
             onClose={() => void navigate({ search: (before) => without(before, 'project'), resetScroll: false })}
           />
         )}
+        <Toolbar label="Filter of the projects">
+          <SearchBox
+            label="Search"
+            placeholder="Part of a name"
+            value={search}
+            onSearch={(text) =>
+              void navigate({ search: (before) => given({ ...without(before, 'cursor'), search: textParam(text) }) })
+            }
+          />
+        </Toolbar>
         <List />
       </Tabs>
       {creating && (
@@ -83,14 +100,26 @@ function ProjectsPage(): ReactNode {
 }
 
 function List(): ReactNode {
-  const { deleted, project, cursor } = route.useSearch()
+  const { deleted, project, search, cursor } = route.useSearch()
   const navigate = route.useNavigate()
-  const projects = useQuery(projectsQuery(given({ deleted, cursor })))
+  const projects = useQuery(projectsQuery(given({ deleted, search, cursor })))
   return (
     <Loaded query={projects}>
       {({ items, next_cursor }) => (
         <>
-          {deleted ? <DeletedTable projects={items} /> : <LivingTable projects={items} selected={project} />}
+          {deleted ? (
+            <DeletedTable projects={items} search={search} />
+          ) : (
+            <LivingTable
+              projects={items}
+              selected={project}
+              search={search}
+              onDeleted={({ name }) => {
+                // What it may use is not shown of one that is gone.
+                if (name === project) void navigate({ search: (before) => without(before, 'project'), resetScroll: false })
+              }}
+            />
+          )}
           <Pager
             nextCursor={next_cursor}
             isFirst={cursor === undefined}

@@ -6,6 +6,7 @@ import { without } from '../../app/searchParams'
 import { Button } from '../../components/Button'
 import { Loaded } from '../../components/Loaded'
 import { Panel } from '../../components/Panel'
+import { When } from '../../components/When'
 import { PlanResult } from './PlanResult'
 import styles from './retention.module.css'
 import { ruleTexts, type RetentionRules } from './rules'
@@ -68,6 +69,11 @@ function Result({ place, rules }: Omit<DryRunPanelProps, 'subject'>): ReactNode 
             <>
               Of <strong>the edited rules</strong>, which keep {ruleTexts(rules).join('; ')}.
             </>
+          )}{' '}
+          {plan.data !== undefined && (
+            <span className={styles.soft}>
+              As of <When time={new Date(plan.dataUpdatedAt).toISOString()} />.
+            </span>
           )}
         </p>
         <Button pending={plan.isFetching} onClick={() => void plan.refetch()}>

@@ -1,15 +1,15 @@
 import { useState, type ReactNode } from 'react'
 import type { Message } from '../../api/client'
-import { RETENTION_KEY, setPolicy, type Place } from '../../api/retention'
+import type { Place } from '../../api/retention'
 import { useRefusal } from '../../app/signedIn'
 import { Button } from '../../components/Button'
 import { Panel } from '../../components/Panel'
 import { Snippet } from '../../components/Snippet'
-import { useAction } from '../../components/useAction'
 import { useFaultFocus } from '../../components/useFaultFocus'
 import styles from './retention.module.css'
 import { RuleFields } from './RuleFields'
 import {
+  canonical,
   EMPTY_FORM,
   formOf,
   placeText,
@@ -20,6 +20,7 @@ import {
   type PolicyForm,
   type RetentionRules,
 } from './rules'
+import { SavePolicyDialog } from './SavePolicyDialog'
 
 export interface EditorPanelProps {
   place: Place
@@ -27,44 +28,41 @@ export interface EditorPanelProps {
   /** Rules out of the address, to go on from. */
   tried: RetentionRules | undefined
   onTry: (rules: RetentionRules) => void
+  /** The rules of the address are edited no longer. */
+  onDiscard: () => void
 }
 
 /** Writes a policy: tried out first, then saved. What a colleague changes meanwhile is told, and never overwritten. */
-export function EditorPanel({ place, answer, tried, onTry }: EditorPanelProps): ReactNode {
+export function EditorPanel({ place, answer, tried, onTry, onDiscard }: EditorPanelProps): ReactNode {
   const [base, setBase] = useState(answer)
   const [form, setForm] = useState(() => (tried === undefined ? startingForm(answer) : formOf(tried)))
   const [faults, setFaults] = useState<Faults>({})
+  const [saving, setSaving] = useState<RetentionRules | null>(null)
+  const asked = tried === undefined ? '' : JSON.stringify(canonical(tried))
+  const [seen, setSeen] = useState(asked)
+  if (seen !== asked) {
+    // The address changed (a try, the browser's Back, a link): the fields hold what the dry run beside them is of.
+    setSeen(asked)
+    setForm(tried === undefined ? startingForm(base) : formOf(tried))
+    setFaults({})
+  }
   const refusal = useRefusal('admin')
   const ref = useFaultFocus(faults)
   const read = readForm(form)
   const touched = JSON.stringify(form) !== JSON.stringify(startingForm(base))
-  if (base !== answer && !touched) {
+  if (base !== answer && !touched && seen === asked) {
     // Read anew, and nobody has typed yet.
     setBase(answer)
     setForm(startingForm(answer))
   }
-  const save = useAction((rules: RetentionRules) => setPolicy(place, base.policy, rules), {
-    done: `The policy of ${placeText(place)} is set. The worker applies it at its next interval.`,
-    invalidates: [RETENTION_KEY],
-  })
   const startOver = (from: Message<'RetentionAnswer'>): void => {
     setBase(from)
     setForm(startingForm(from))
     setFaults({})
-    save.reset()
   }
   const checked = (): RetentionRules | undefined => {
     setFaults(read.faults ?? {})
     return read.rules
-  }
-  const submit = async (): Promise<void> => {
-    const rules = checked()
-    if (rules === undefined || save.pending) return
-    try {
-      startOver(await save.run(rules))
-    } catch {
-      return // shown by the notice
-    }
   }
   const saved = base.policy !== null && read.rules !== undefined && sameRules(read.rules, base.policy.rules)
   const command = read.rules === undefined ? undefined : setCommand(place, read.rules)
@@ -87,23 +85,24 @@ export function EditorPanel({ place, answer, tried, onTry }: EditorPanelProps): 
             {faults.form}
           </p>
         )}
-        {save.notice}
         <div className={styles.buttons}>
           <Button type="submit" kind="primary">
             Try these rules
           </Button>
           <Button
             reason={refusal ?? (saved ? 'This policy is set already.' : undefined)}
-            pending={save.pending}
-            onClick={() => void submit()}
+            onClick={() => {
+              setSaving(checked() ?? null)
+            }}
           >
-            Save policy
+            Save policy…
           </Button>
           {touched && (
             <Button
               kind="quiet"
               onClick={() => {
                 startOver(answer)
+                onDiscard()
               }}
             >
               Discard edits
@@ -117,6 +116,17 @@ export function EditorPanel({ place, answer, tried, onTry }: EditorPanelProps): 
           </details>
         )}
       </form>
+      {saving !== null && (
+        <SavePolicyDialog
+          place={place}
+          seen={base.policy}
+          rules={saving}
+          onSaved={startOver}
+          onClose={() => {
+            setSaving(null)
+          }}
+        />
+      )}
     </Panel>
   )
 }

@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query'
-import { useDeferredValue, useState, type ReactNode } from 'react'
+import { useState, type ReactNode } from 'react'
 import type { Place } from '../../api/retention'
 import { runsQuery } from '../../api/runs'
 import { Button } from '../../components/Button'
 import { TextField } from '../../components/TextField'
+import { useSettled } from '../../components/useSettled'
 import { isName } from '../../format/names'
 import styles from './retention.module.css'
 
@@ -18,7 +19,7 @@ export interface PlacePickerProps {
 /** Chooses between the policy of the project and that of one of its runs, which stands in its place. */
 export function PlacePicker({ place, onPick }: PlacePickerProps): ReactNode {
   const [text, setText] = useState('')
-  const search = useDeferredValue(text.trim())
+  const search = useSettled(text.trim())
   const runs = useQuery(runsQuery({ project: place.project, search, sort: 'name', order: 'asc', limit: SUGGESTED }))
   const [error, setError] = useState<string | undefined>(undefined)
   return (

@@ -8,7 +8,8 @@ import { Stat, Stats } from '../../components/Stat'
 import { count, counted } from '../../format/numbers'
 import styles from './retention.module.css'
 import type { RetentionSearch } from './search'
-import { shownVerdicts } from './verdicts'
+import { NoVerdict } from './NoVerdict'
+import { shownVerdicts, whyNone } from './verdicts'
 import { VerdictsTable } from './VerdictsTable'
 
 type Show = RetentionSearch['show']
@@ -51,7 +52,12 @@ export function PlanResult({ plan, place, show, page, onLook }: PlanResultProps)
           />
         </div>
       )}
-      <VerdictsTable verdicts={shown.verdicts} place={place} applied={plan.applied} />
+      <VerdictsTable
+        verdicts={shown.verdicts}
+        place={place}
+        applied={plan.applied}
+        empty={<NoVerdict why={whyNone(plan, show)} place={place} />}
+      />
       <Pager
         nextCursor={shown.next === null ? null : String(shown.next)}
         isFirst={shown.page === 1}

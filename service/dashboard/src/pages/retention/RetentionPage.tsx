@@ -2,7 +2,8 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import { policyQuery, type Place } from '../../api/retention'
-import { Loaded } from '../../components/Loaded'
+import { without } from '../../app/searchParams'
+import { Guarded } from '../../components/Guarded'
 import { Page } from '../../components/Page'
 import { ApplyButton } from './ApplyButton'
 import { DryRunPanel } from './DryRunPanel'
@@ -10,6 +11,7 @@ import { EditorPanel } from './EditorPanel'
 import { PlacePicker } from './PlacePicker'
 import { PolicyPanel } from './PolicyPanel'
 import { canonical, OFF_LINE_SECONDS, placeText } from './rules'
+import type { RetentionSearch } from './search'
 
 /** The retention policy of a project, or of one of its runs: what is in force, trying out another, setting it. */
 export function RetentionPage(): ReactNode {
@@ -36,7 +38,7 @@ export function RetentionPage(): ReactNode {
         place={place}
         onPick={(picked) => void navigate({ search: picked === undefined ? {} : { run: picked } })}
       />
-      <Loaded query={policy}>
+      <Guarded query={policy} scope="read" reaching="projects">
         {(answer) => (
           <>
             <PolicyPanel place={place} answer={answer} />
@@ -55,11 +57,19 @@ export function RetentionPage(): ReactNode {
                   resetScroll: false,
                 })
               }
+              onDiscard={() =>
+                void navigate({ search: (before) => discarded(before), resetScroll: false })
+              }
             />
             <DryRunPanel place={place} subject={dry} rules={dry === 'edited' ? tried : undefined} />
           </>
         )}
-      </Loaded>
+      </Guarded>
     </Page>
   )
+}
+
+/** The address without rules that are edited no longer; a dry run of what is in force stays. */
+function discarded(search: RetentionSearch): RetentionSearch {
+  return search.dry === 'edited' ? without(search, 'rules', 'dry', 'show', 'page') : without(search, 'rules')
 }

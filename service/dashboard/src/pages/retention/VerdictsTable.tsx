@@ -3,12 +3,10 @@ import type { ReactNode } from 'react'
 import type { Message } from '../../api/client'
 import type { Place } from '../../api/retention'
 import { DataTable, type Column } from '../../components/DataTable'
-import { Empty } from '../../components/Empty'
 import { StateBadge } from '../../components/StateBadge'
 import { When } from '../../components/When'
 import { count } from '../../format/numbers'
 import styles from './retention.module.css'
-import { placeText } from './rules'
 
 type Verdict = Message<'RetentionVerdict'>
 
@@ -19,10 +17,12 @@ export interface VerdictsTableProps {
   place: Place
   /** Whether they were carried out. */
   applied: boolean
+  /** Shown in place of rows where there are none. */
+  empty: ReactNode
 }
 
 /** A verdict on each checkpoint, with every reason. */
-export function VerdictsTable({ verdicts, place, applied }: VerdictsTableProps): ReactNode {
+export function VerdictsTable({ verdicts, place, applied, empty }: VerdictsTableProps): ReactNode {
   const columns: Column<Verdict>[] = [
     {
       id: 'checkpoint',
@@ -77,14 +77,7 @@ export function VerdictsTable({ verdicts, place, applied }: VerdictsTableProps):
       columns={columns}
       rows={verdicts}
       rowKey={({ checkpoint_id: id }) => id}
-      empty={
-        <Empty
-          title="No checkpoint is judged"
-          command={`shardkeep retention dry-run ${placeText(place)} --keep-last 3`}
-        >
-          Without a policy everything is kept; and what is not committed is no candidate.
-        </Empty>
-      }
+      empty={empty}
     />
   )
 }

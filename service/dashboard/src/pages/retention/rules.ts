@@ -3,6 +3,7 @@
 import type { Message } from '../../api/client'
 import { readDuration, writeDuration } from '../../format/durationText'
 import { isName } from '../../format/names'
+import { count } from '../../format/numbers'
 
 export type RetentionRules = Message<'RetentionRules'>
 export type BestRule = Message<'BestRule'>
@@ -93,13 +94,13 @@ export function sameRules(one: RetentionRules, other: RetentionRules): boolean {
 export function ruleTexts(rules: RetentionRules): string[] {
   const texts: string[] = []
   if (rules.keep_last != null) {
-    texts.push(`the newest ${grouped(rules.keep_last)} on the line`)
+    texts.push(`the newest ${count(rules.keep_last)} on the line`)
   }
   if (rules.every_steps != null) {
-    texts.push(`the first at or after each multiple of ${grouped(rules.every_steps)} steps`)
+    texts.push(`the first at or after each multiple of ${count(rules.every_steps)} steps`)
   }
-  for (const { metric, mode, count } of rules.best ?? []) {
-    texts.push(`the best ${grouped(count)} by ${mode} of ${metric}`)
+  for (const { metric, mode, count: most } of rules.best ?? []) {
+    texts.push(`the best ${count(most)} by ${mode} of ${metric}`)
   }
   if ((rules.tags ?? []).length > 0) {
     texts.push(`what has ${rules.tags?.length === 1 ? 'the tag' : 'one of the tags'} ${(rules.tags ?? []).join(', ')}`)
@@ -173,12 +174,12 @@ function readCount(text: string, field: string, faults: Record<string, string>):
   if (trimmed === '') {
     return null
   }
-  const count = /^\d{1,10}$/.test(trimmed) ? Number(trimmed) : 0
-  if (count < 1 || count > LARGEST_COUNT) {
+  const number = /^\d{1,10}$/.test(trimmed) ? Number(trimmed) : 0
+  if (number < 1 || number > LARGEST_COUNT) {
     faults[field] = 'Give a whole number from 1 to 1,000,000,000, or leave it empty.'
     return null
   }
-  return count
+  return number
 }
 
 function readBest(fields: BestFields, place: number, faults: Record<string, string>): BestRule {
@@ -222,12 +223,8 @@ function searchText(given: unknown): string {
   return typeof given === 'number' || typeof given === 'string' ? String(given) : ''
 }
 
-function countText(count: number | null | undefined): string {
-  return count == null ? '' : String(count)
-}
-
-function grouped(count: number): string {
-  return count.toLocaleString('en')
+function countText(number: number | null | undefined): string {
+  return number == null ? '' : String(number)
 }
 
 function shellWord(text: string): string {

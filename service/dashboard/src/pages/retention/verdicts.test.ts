@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../../api/client'
-import { PAGE_SIZE, shownVerdicts } from './verdicts'
+import { PAGE_SIZE, shownVerdicts, whyNone } from './verdicts'
 
 function verdict(step: number, kept: boolean): Message<'RetentionVerdict'> {
   const id = `ckp_${step.toString(16).padStart(32, '0')}`
@@ -31,10 +31,16 @@ describe('the verdicts of a plan', () => {
     expect(second.next).toBeNull()
   })
 
-  it('can be narrowed, and are counted whole', () => {
-    expect(shownVerdicts(PLAN, 'kept', 1)).toMatchObject({ total: 50, next: null })
-    expect(shownVerdicts(PLAN, 'deleted', 1)).toMatchObject({ total: 120, next: 2 })
-    expect(shownVerdicts(PLAN, undefined, 1).total).toBe(170)
+  it('can be narrowed', () => {
+    expect(shownVerdicts(PLAN, 'kept', 1)).toMatchObject({ verdicts: kept, next: null })
+    expect(shownVerdicts(PLAN, 'deleted', 1)).toMatchObject({ next: 2 })
+  })
+
+  it('say why none of them is shown: what is counted and not listed is not taken for nothing', () => {
+    const many = { ...PLAN, verdicts: deleted, kept: 50, not_listed: 50 }
+    expect(whyNone(many, 'kept')).toBe('not listed')
+    expect(whyNone({ ...PLAN, kept: 0, not_listed: 0 }, 'kept')).toBe('none like that')
+    expect(whyNone({ ...PLAN, kept: 0, deleted: 0, not_listed: 0, verdicts: [] }, undefined)).toBe('none judged')
   })
 
   it('show the last page for one beyond it', () => {

@@ -6,35 +6,37 @@ import { attemptsQuery, latestQuery } from '../../api/run'
 import { DataTable } from '../../components/DataTable'
 import { Empty } from '../../components/Empty'
 import { Identifier } from '../../components/Identifier'
+import { LinkButton } from '../../components/LinkButton'
 import { Loaded } from '../../components/Loaded'
 import { Pager } from '../../components/Pager'
 import { Panel } from '../../components/Panel'
 import { Tag } from '../../components/Tag'
 import { When } from '../../components/When'
 import { count } from '../../format/numbers'
-import type { ViewProps } from './CheckpointsView'
+import { NothingSaved } from './NothingSaved'
 import { PassedOverTable } from './PassedOverTable'
 import styles from './run.module.css'
+import type { ViewProps } from './views'
 
 type Attempt = Message<'AttemptInfo'>
 
 const PAGE = 50
 
 /** The attempts and what each resumed from; what the next one would resume from, and what it would pass over. */
-export function AttemptsView({ name, search, onChange }: ViewProps): ReactNode {
+export function AttemptsView({ name, run, search, onChange }: ViewProps): ReactNode {
   const cursor = search.attempts
   const attempts = useQuery(attemptsQuery(name, { limit: PAGE, ...(cursor === undefined ? {} : { cursor }) }))
   const latest = useQuery(latestQuery(name))
   return (
     <div className={styles.stack}>
       <Panel title="What the next attempt resumes from">
-        <Loaded query={latest}>{(answer) => <Next latest={answer} />}</Loaded>
+        <Loaded query={latest}>{(answer) => <Next latest={answer} run={run} />}</Loaded>
       </Panel>
       <h2>Attempts</h2>
       <Loaded query={attempts}>
         {({ items, next_cursor }) => (
           <>
-            <AttemptsTable attempts={items} />
+            <AttemptsTable attempts={items} run={run} />
             <Pager
               nextCursor={next_cursor}
               isFirst={cursor === undefined}
@@ -52,35 +54,44 @@ export function AttemptsView({ name, search, onChange }: ViewProps): ReactNode {
   )
 }
 
-function Next({ latest }: { latest: Message<'LatestAnswer'> }): ReactNode {
+function Next({ latest, run }: { latest: Message<'LatestAnswer'>; run: Message<'RunInfo'> }): ReactNode {
   const { checkpoint, passed_over: passedOver } = latest
   return (
     <div className={styles.stack}>
-      <p>
-        {checkpoint === null ? (
-          'No checkpoint can be resumed from.'
-        ) : (
-          <>
-            <Link to="/checkpoints/$checkpoint" params={{ checkpoint: checkpoint.id }}>
-              Step {count(checkpoint.step)}
-            </Link>{' '}
-            of attempt {checkpoint.attempt_number}, committed <When time={checkpoint.committed_at} />.
-          </>
-        )}
-        {passedOver.length === 0 && ' Nothing newer is passed over.'}
-      </p>
+      {checkpoint === null ? (
+        <NothingSaved run={run} title="No checkpoint can be resumed from" />
+      ) : (
+        <p>
+          <Link to="/checkpoints/$checkpoint" params={{ checkpoint: checkpoint.id }}>
+            Step {count(checkpoint.step)}
+          </Link>{' '}
+          of attempt {checkpoint.attempt_number}, committed <When time={checkpoint.committed_at} />.
+          {passedOver.length === 0 && ' Nothing newer is passed over.'}
+        </p>
+      )}
       {passedOver.length > 0 && <PassedOverTable passedOver={passedOver} />}
     </div>
   )
 }
 
-function AttemptsTable({ attempts }: { attempts: readonly Attempt[] }): ReactNode {
+function AttemptsTable({ attempts, run }: { attempts: readonly Attempt[]; run: Message<'RunInfo'> }): ReactNode {
   return (
     <DataTable<Attempt>
       caption="Attempts, newest first"
       rows={attempts}
       rowKey={({ id }) => id}
-      empty={<Empty title="Nothing has trained this run yet">An attempt begins when a training job resumes.</Empty>}
+      empty={
+        <Empty title="Nothing has trained this run yet">
+          <p>An attempt begins when a training job resumes.</p>
+          <LinkButton
+            to="/runs/$project/$run"
+            params={{ project: run.project, run: run.name }}
+            search={{ view: 'resume' }}
+          >
+            What to write into its script
+          </LinkButton>
+        </Empty>
+      }
       columns={[
         {
           id: 'number',

@@ -6,6 +6,7 @@ import { CheckField } from '../../components/CheckField'
 import { SelectField } from '../../components/SelectField'
 import { TextField } from '../../components/TextField'
 import { Toolbar } from '../../components/Toolbar'
+import { attemptOptions } from './attemptOptions'
 import { isFiltered, stepParam, type RunSearch } from './search'
 import styles from './run.module.css'
 
@@ -50,10 +51,7 @@ export function CheckpointsFilter({ search, attempts, onChange }: CheckpointsFil
         <SelectField
           label="Attempt"
           value={search.attempt ?? ''}
-          options={[
-            { value: '', label: 'Any' },
-            ...attempts.map(({ id, number }) => ({ value: id, label: `Attempt ${number}` })),
-          ]}
+          options={attemptOptions(attempts, search.attempt)}
           onChange={(attempt) => {
             onChange({ attempt: attempt === '' ? undefined : attempt })
           }}

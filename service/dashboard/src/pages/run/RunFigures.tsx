@@ -7,18 +7,12 @@ import { Bytes } from '../../components/Bytes'
 import { When } from '../../components/When'
 import { count } from '../../format/numbers'
 
-export interface RunFiguresProps {
-  run: Message<'RunInfo'>
-  /** Whether one of its newest checkpoints is being saved. */
-  saving: boolean
-}
-
 /** A run at a glance. */
-export function RunFigures({ run, saving }: RunFiguresProps): ReactNode {
+export function RunFigures({ run }: { run: Message<'RunInfo'> }): ReactNode {
   const { latest } = run
   return (
     <Stats>
-      <Stat name="State" value={<StateBadge state={stateOf(run, saving)} />} note={<>made <When time={run.created_at} /></>} />
+      <Stat name="State" value={run.state == null ? '–' : <StateBadge state={run.state} />} note={<>made <When time={run.created_at} /></>} />
       <Stat
         name="Last committed step"
         value={
@@ -52,9 +46,4 @@ export function RunFigures({ run, saving }: RunFiguresProps): ReactNode {
       />
     </Stats>
   )
-}
-
-function stateOf(run: Message<'RunInfo'>, saving: boolean): string {
-  if (saving) return 'saving'
-  return run.committed_checkpoints === 0 ? 'new' : 'idle'
 }

@@ -5,18 +5,18 @@ import { RankHeatMap } from '../../charts/RankHeatMap'
 import { SaveBars } from '../../charts/SaveBars'
 import { savePoints } from '../../charts/savePoints'
 import { SlowestRanks } from '../../charts/SlowestRanks'
-import { Empty } from '../../components/Empty'
 import { Loaded } from '../../components/Loaded'
 import { Pager } from '../../components/Pager'
 import { Panel } from '../../components/Panel'
-import { timelineFilter, type ViewProps } from './CheckpointsView'
+import { NothingSaved } from './NothingSaved'
 import { bandOf } from './search'
+import { timelineFilter, type ViewProps } from './views'
 import styles from './run.module.css'
 
 const SAVES = 50
 
 /** How large and how fast saves were, and how long each rank took. */
-export function TimesView({ name, search, onChange }: ViewProps): ReactNode {
+export function TimesView({ name, run, search, onChange }: ViewProps): ReactNode {
   const shown = useQuery(runCheckpointsQuery(name, timelineFilter(search)))
   const cursor = search.saves
   const times = useQuery(saveTimesQuery(name, { limit: SAVES, ...(cursor === undefined ? {} : { cursor }) }))
@@ -28,7 +28,11 @@ export function TimesView({ name, search, onChange }: ViewProps): ReactNode {
             const points = savePoints(items)
             return (
               <>
-                {points.length === 0 ? <Empty title="Nothing is committed yet" /> : <SaveBars points={points} />}
+                {points.length === 0 ? (
+                  <NothingSaved run={run} title="Nothing is committed yet" />
+                ) : (
+                  <SaveBars points={points} />
+                )}
                 <Pager
                   nextCursor={next_cursor}
                   isFirst={search.older === undefined}
@@ -49,7 +53,7 @@ export function TimesView({ name, search, onChange }: ViewProps): ReactNode {
           <>
             <Panel title="Ranks by save">
               {items.length === 0 ? (
-                <Empty title="No save to show" />
+                <NothingSaved run={run} title="No save to show" />
               ) : (
                 <RankHeatMap
                   key={search.ranks}
@@ -71,12 +75,7 @@ export function TimesView({ name, search, onChange }: ViewProps): ReactNode {
                 }}
               />
             </Panel>
-            {items.length > 0 && (
-              <>
-                <h2>Ranks that are missing or slow</h2>
-                <SlowestRanks saves={items} />
-              </>
-            )}
+            {items.length > 0 && <SlowestRanks saves={items} />}
           </>
         )}
       </Loaded>

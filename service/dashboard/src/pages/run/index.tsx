@@ -1,8 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { createRoute, Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
-import { isUnfinished } from '../../api/checkpoints'
-import { attemptsQuery, runCheckpointsQuery, runQuery } from '../../api/run'
+import { runQuery } from '../../api/run'
 import { shellRoute } from '../../app/parent'
 import { LinkButton } from '../../components/LinkButton'
 import { Loaded } from '../../components/Loaded'
@@ -10,11 +9,12 @@ import { Page } from '../../components/Page'
 import { ResumeSnippets } from '../../components/ResumeSnippets'
 import { Tabs } from '../../components/Tabs'
 import { AttemptsView } from './AttemptsView'
-import { CheckpointsView, TIMELINE_PAGE, type ViewProps } from './CheckpointsView'
+import { CheckpointsView } from './CheckpointsView'
 import { RunFigures } from './RunFigures'
 import { SaveNowButton, SaveRequestStatus, useSaveNow } from './SaveNow'
 import { runSearch, type RunSearch, type RunView } from './search'
 import { TimesView } from './TimesView'
+import type { ViewProps } from './views'
 import styles from './run.module.css'
 
 export const route = createRoute({
@@ -36,8 +36,6 @@ function RunPage(): ReactNode {
   const search = route.useSearch()
   const navigate = route.useNavigate()
   const run = useQuery(runQuery(name))
-  const newest = useQuery(runCheckpointsQuery(name, { limit: TIMELINE_PAGE }))
-  const attempts = useQuery(attemptsQuery(name, { limit: TIMELINE_PAGE })).data?.items ?? []
   const asking = useSaveNow(name)
   const view = search.view ?? 'checkpoints'
   const onChange = (changes: Partial<RunSearch>): void => {
@@ -63,11 +61,11 @@ function RunPage(): ReactNode {
         </>
       }
     >
-      <SaveRequestStatus name={name} asking={asking} />
+      <SaveRequestStatus name={name} asking={asking} failing={run.error !== null} />
       <Loaded query={run}>
         {(info) => (
           <>
-            <RunFigures run={info} saving={newest.data?.items.some(isUnfinished) ?? false} />
+            <RunFigures run={info} />
             <Tabs
               label="Parts of the run"
               tabs={TABS}
@@ -76,7 +74,7 @@ function RunPage(): ReactNode {
                 onChange({ view: id === 'checkpoints' ? undefined : id })
               }}
             >
-              <View view={view} name={name} search={search} attempts={attempts} onChange={onChange} />
+              <View view={view} name={name} run={info} search={search} onChange={onChange} />
             </Tabs>
           </>
         )}

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Message } from '../../api/client'
-import { askedWords, saveRequestWords } from './saveRequestWords'
+import { askedWords, lateHint, saveRequestWords } from './saveRequestWords'
 
 function request(changes: Partial<Message<'SaveRequestInfo'>>): Message<'SaveRequestInfo'> {
   return {
@@ -30,7 +30,16 @@ test('an aborted checkpoint leaves its request waiting', () => {
 })
 
 test('asking twice is told as one request', () => {
-  expect(askedWords(request({}), request({}))).toMatch(/already/)
-  expect(askedWords(request({ state: 'done' }), request({ number: 2 }))).toMatch(/^Asked for/)
-  expect(askedWords(undefined, request({}))).toMatch(/^Asked for/)
+  expect(askedWords({ before: request({}), after: request({}) })).toMatch(/already/)
+  expect(askedWords({ before: request({ state: 'done' }), after: request({ number: 2 }) })).toMatch(/^Asked for/)
+  const none = request({ state: 'none', number: 0, attempt_id: null, requested_at: null })
+  expect(askedWords({ before: none, after: request({}) })).toMatch(/^Asked for/)
+})
+
+test('one that nobody takes up says what to look at, and one that was taken up does not', () => {
+  const soon = new Date('2026-03-01T12:01:59Z')
+  const late = new Date('2026-03-01T12:05:30Z')
+  expect(lateHint(request({}), soon)).toBeNull()
+  expect(lateHint(request({}), late)).toMatch(/^Nobody took it up in 5 min: .*remote_saves/)
+  expect(lateHint(request({ state: 'saving', checkpoint_id: 'ckp_1' }), late)).toBeNull()
 })

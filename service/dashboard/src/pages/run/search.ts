@@ -3,15 +3,15 @@ import type { CheckpointsFilter } from '../../api/run'
 import { STATES, type CheckpointState } from '../../charts/marks'
 import type { Band } from '../../charts/rankTimes'
 
-export const VIEWS = ['checkpoints', 'times', 'attempts', 'resume'] as const
-export type RunView = (typeof VIEWS)[number]
+const OTHER_VIEWS = ['times', 'attempts', 'resume'] as const
+export type RunView = 'checkpoints' | (typeof OTHER_VIEWS)[number]
 
 const RANKS = /^(\d{1,7})-(\d{1,7})$/
 const PAGE = 50
 
 /** Everything the page shows that can be chosen, as the address bar has it. */
 export interface RunSearch {
-  view?: Exclude<RunView, 'checkpoints'> | undefined
+  view?: (typeof OTHER_VIEWS)[number] | undefined
   state?: CheckpointState | undefined
   step_min?: number | undefined
   step_max?: number | undefined
@@ -34,7 +34,7 @@ export interface RunSearch {
 
 export function runSearch(raw: Record<string, unknown>): RunSearch {
   return given({
-    view: oneOfParam(raw.view, ['times', 'attempts', 'resume'] as const),
+    view: oneOfParam(raw.view, OTHER_VIEWS),
     state: oneOfParam(raw.state, STATES),
     step_min: stepParam(raw.step_min),
     step_max: stepParam(raw.step_max),

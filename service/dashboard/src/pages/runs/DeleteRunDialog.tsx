@@ -1,6 +1,7 @@
 import { useState, type ReactNode } from 'react'
+import { RUN_CHANGED } from '../../api/changes'
 import type { Message } from '../../api/client'
-import { deleteRun, RUNS_KEY } from '../../api/runs'
+import { deleteRun } from '../../api/runs'
 import { Bytes } from '../../components/Bytes'
 import { CheckField } from '../../components/CheckField'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
@@ -18,7 +19,7 @@ export function DeleteRunDialog({ run, onClose }: DeleteRunDialogProps): ReactNo
   const [force, setForce] = useState(false)
   const deletion = useAction(() => deleteRun(run, { force }), {
     done: `Deleted run ${name}. It can be restored.`,
-    invalidates: [RUNS_KEY, ['overview']],
+    invalidates: RUN_CHANGED,
   })
   return (
     <ConfirmDialog

@@ -15,7 +15,11 @@ export function NoRuns({ search }: { search: RunsSearch }): ReactNode {
     )
   }
   if (search.tab === 'deleted') {
-    return <Empty title="No deleted runs">A run that is deleted stays here until it is purged, and can be restored.</Empty>
+    return (
+      <Empty title="No deleted runs" command="shardkeep ls my-project --deleted">
+        A run that is deleted stays here until it is purged, and can be restored. The same on the command line:
+      </Empty>
+    )
   }
   return (
     <Empty title="No runs yet" command="shardkeep push model.safetensors my-project/my-run --step 0">

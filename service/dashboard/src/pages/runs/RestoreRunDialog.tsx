@@ -1,6 +1,7 @@
 import { useState, type ReactNode } from 'react'
+import { RUN_CHANGED } from '../../api/changes'
 import type { Message } from '../../api/client'
-import { restoreRun, RUNS_KEY } from '../../api/runs'
+import { restoreRun } from '../../api/runs'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
 import { TextField } from '../../components/TextField'
 import { useAction } from '../../components/useAction'
@@ -16,7 +17,7 @@ export function RestoreRunDialog({ run, onClose }: RestoreRunDialogProps): React
   const wanted = name.trim()
   const restoration = useAction(() => restoreRun(run, wanted === run.name ? null : wanted), {
     done: `Restored run ${run.project}/${wanted}.`,
-    invalidates: [RUNS_KEY, ['overview']],
+    invalidates: RUN_CHANGED,
   })
   return (
     <ConfirmDialog

@@ -1,6 +1,5 @@
-import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import { projectChoicesQuery } from '../../api/projects'
+import { ProjectField } from '../../components/ProjectField'
 import { SearchBox } from '../../components/SearchBox'
 import { SelectField } from '../../components/SelectField'
 import { Toolbar } from '../../components/Toolbar'
@@ -16,10 +15,6 @@ const STATE_OPTIONS = [
 ] as const
 
 export function RunFilters({ search, onChange }: { search: RunsSearch; onChange: ChangeSearch }): ReactNode {
-  const { data } = useQuery(projectChoicesQuery)
-  const names = new Set(data?.items.map(({ name }) => name))
-  if (search.project !== undefined) names.add(search.project)
-  const projects = [{ value: ANY, label: 'All' }, ...Array.from(names, (name) => ({ value: name, label: name }))]
   return (
     <Toolbar label="Filters">
       <SearchBox
@@ -30,12 +25,10 @@ export function RunFilters({ search, onChange }: { search: RunsSearch; onChange:
           onChange({ search: text.trim() || undefined })
         }}
       />
-      <SelectField
-        label="Project"
-        value={search.project ?? ANY}
-        options={projects}
+      <ProjectField
+        value={search.project}
         onChange={(project) => {
-          onChange({ project: project || undefined })
+          onChange({ project })
         }}
       />
       {search.tab === undefined && (

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
-import { runsQuery } from '../../api/runs'
+import { liveRunsQuery } from '../../api/runs'
 import { Loaded } from '../../components/Loaded'
 import { Page } from '../../components/Page'
 import { Pager } from '../../components/Pager'
@@ -9,7 +9,7 @@ import { Tabs } from '../../components/Tabs'
 import { DeletedRunsTable } from './DeletedRunsTable'
 import { RunFilters } from './RunFilters'
 import { RunsTable } from './RunsTable'
-import { changed, filterOf, type RunsSearch } from './search'
+import { changed, filterOf } from './search'
 
 const TABS = [
   { id: 'living', label: 'Runs' },
@@ -19,12 +19,10 @@ const TABS = [
 /** All runs the token may see, a page at a time. */
 export function RunsPage(): ReactNode {
   const search = useSearch({ from: '/shell/runs' })
-  const navigate = useNavigate()
-  const query = useQuery(runsQuery(filterOf(search)))
-  const go = (next: RunsSearch): void => void navigate({ to: '/runs', search: next })
-  const change: ChangeSearch = (wanted) => {
-    go(changed(search, wanted))
-  }
+  const navigate = useNavigate({ from: '/runs' })
+  const query = useQuery(liveRunsQuery(filterOf(search)))
+  // From what the address says by then: a search that is sent after a pause undoes no filter chosen meanwhile.
+  const change: ChangeSearch = (wanted) => void navigate({ search: (before) => changed(before, wanted) })
   const tab = search.tab ?? 'living'
   const Table = tab === 'deleted' ? DeletedRunsTable : RunsTable
   return (

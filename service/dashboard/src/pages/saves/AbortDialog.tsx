@@ -1,11 +1,11 @@
 import { useState, type ReactNode } from 'react'
-import { abortCheckpoint, CHECKPOINTS_KEY } from '../../api/checkpoints'
+import { CHECKPOINT_CHANGED } from '../../api/changes'
+import { abortCheckpoint } from '../../api/checkpoints'
 import type { Message } from '../../api/client'
-import { RUNS_KEY } from '../../api/runs'
-import { SAVES_KEY } from '../../api/saves'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
 import { TextField } from '../../components/TextField'
 import { useAction } from '../../components/useAction'
+import { saveName } from './saveName'
 
 export interface AbortDialogProps {
   checkpoint: Message<'CheckpointSummary'>
@@ -16,12 +16,12 @@ export interface AbortDialogProps {
 export function AbortDialog({ checkpoint, onClose }: AbortDialogProps): ReactNode {
   const [reason, setReason] = useState('')
   const abort = useAction(() => abortCheckpoint(checkpoint.id, reason.trim()), {
-    done: `Aborted the save of step ${checkpoint.step.toLocaleString('en')}.`,
-    invalidates: [SAVES_KEY, CHECKPOINTS_KEY, RUNS_KEY],
+    done: `Aborted the save of ${saveName(checkpoint)}.`,
+    invalidates: CHECKPOINT_CHANGED,
   })
   return (
     <ConfirmDialog
-      title={`Abort the save of step ${checkpoint.step.toLocaleString('en')} of ${checkpoint.project}/${checkpoint.run}`}
+      title={`Abort the save of ${saveName(checkpoint)}`}
       confirmLabel="Abort the save"
       reason={reason.trim() === '' ? 'Write a reason first.' : undefined}
       onConfirm={() => abort.run()}

@@ -9,12 +9,12 @@ import { Empty } from '../../components/Empty'
 import { Loaded } from '../../components/Loaded'
 import { Page } from '../../components/Page'
 import { Pager } from '../../components/Pager'
-import { TextField } from '../../components/TextField'
+import { ProjectField } from '../../components/ProjectField'
 import { Toolbar } from '../../components/Toolbar'
-import { count } from '../../format/numbers'
 import { AbortDialog } from './AbortDialog'
 import { SaveRanks } from './SaveRanks'
 import { SavesTable } from './SavesTable'
+import { UnlistedSave } from './UnlistedSave'
 import { savesSearch, type SavesSearch } from './search'
 import styles from './saves.module.css'
 
@@ -38,7 +38,14 @@ function SavesPage(): ReactNode {
   }
   return (
     <Page title="Saves in progress">
-      <ProjectField key={project} project={project} onChange={onChange} />
+      <Toolbar label="Filter of the saves">
+        <ProjectField
+          value={project}
+          onChange={(wanted) => {
+            onChange({ project: wanted, cursor: undefined })
+          }}
+        />
+      </Toolbar>
       <Loaded query={saves}>
         {({ page, samples }) => (
           <div className={styles.stack}>
@@ -63,7 +70,7 @@ function SavesPage(): ReactNode {
               }}
             />
             {save !== undefined && (
-              <SaveRanks checkpoint={save} name={nameOf(save, page.items)} search={search} onChange={onChange} />
+              <Ranks save={save} listed={page.items} search={search} onChange={onChange} />
             )}
             <p className={styles.soft}>
               Looked at every few seconds while this page is in sight. Rates are of the last half minute.
@@ -83,22 +90,6 @@ function SavesPage(): ReactNode {
   )
 }
 
-function ProjectField({ project, onChange }: { project: string | undefined; onChange: (changes: SavesSearch) => void }): ReactNode {
-  const [text, setText] = useState(project ?? '')
-  return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault()
-        onChange({ project: text.trim() || undefined, cursor: undefined })
-      }}
-    >
-      <Toolbar label="Filter of the saves">
-        <TextField label="Project" value={text} onChange={setText} placeholder="all, or a name and Enter" />
-      </Toolbar>
-    </form>
-  )
-}
-
 function NothingSaving({ project }: { project: string | undefined }): ReactNode {
   const where = project === undefined ? 'Nothing is being saved now' : `Nothing of ${project} is being saved now`
   return (
@@ -109,7 +100,19 @@ function NothingSaving({ project }: { project: string | undefined }): ReactNode 
   )
 }
 
-function nameOf(id: string, saves: readonly Message<'SaveInProgress'>[]): string {
-  const found = saves.find(({ checkpoint }) => checkpoint.id === id)?.checkpoint
-  return found === undefined ? id : `step ${count(found.step)} of ${found.project}/${found.run}`
+interface RanksProps {
+  /** The checkpoint whose ranks are looked at. */
+  save: string
+  listed: readonly Message<'SaveInProgress'>[]
+  search: SavesSearch
+  onChange: (changes: SavesSearch) => void
+}
+
+function Ranks({ save, listed, search, onChange }: RanksProps): ReactNode {
+  const shown = listed.find(({ checkpoint }) => checkpoint.id === save)?.checkpoint
+  if (shown !== undefined) return <SaveRanks checkpoint={shown} search={search} onChange={onChange} />
+  const close = (): void => {
+    onChange({ save: undefined, ranks: undefined, rank_state: undefined })
+  }
+  return <UnlistedSave key={save} save={save} search={search} onChange={onChange} onClose={close} />
 }

@@ -28,7 +28,10 @@ export function SignInPage(): ReactNode {
     setPending(true)
     setError(null)
     try {
-      queryClient.setQueryData(signedInQuery.queryKey, await signIn(token.trim()))
+      const signedIn = await signIn(token.trim())
+      // Of whoever was signed in before, also where that sign-in ended by itself.
+      queryClient.clear()
+      queryClient.setQueryData(signedInQuery.queryKey, signedIn)
     } catch (failure) {
       setError(failure)
       setPending(false)

@@ -28,7 +28,7 @@ function SystemPage(): ReactNode {
   const system = useQuery(systemQuery)
   return (
     <Page title="System">
-      <Guarded query={system} scope="admin" allProjects>
+      <Guarded query={system} scope="admin" reaching="all">
         {(info) => <Parts info={info} />}
       </Guarded>
     </Page>

@@ -1,18 +1,17 @@
 import type { ReactNode } from 'react'
-import type { Message } from '../../api/client'
-import { Bytes } from '../../components/Bytes'
-import { Facts } from '../../components/Facts'
-import { Panel } from '../../components/Panel'
-import { Snippet } from '../../components/Snippet'
-import { StateBadge } from '../../components/StateBadge'
-import { When } from '../../components/When'
-import { count } from '../../format/numbers'
+import type { Message } from '../api/client'
+import { count } from '../format/numbers'
+import { Bytes } from './Bytes'
+import styles from './CollectionPanel.module.css'
 import { collectionState } from './collectionState'
-import styles from './integrity.module.css'
+import { Facts } from './Facts'
+import { Panel } from './Panel'
+import { Snippet } from './Snippet'
+import { StateBadge } from './StateBadge'
+import { When } from './When'
 
-/** How far collection is; and that it stands still, where the bucket holds what the database does not know. */
-export function CollectionPanel({ info }: { info: Message<'OverviewInfo'> }): ReactNode {
-  const { collection } = info
+/** How far collection is, which removes what nobody needs any more; and that it stands still, where the bucket holds what the database does not know. */
+export function CollectionPanel({ collection }: { collection: Message<'CollectionInfo'> | null }): ReactNode {
   if (collection === null) {
     return (
       <Panel title="Collection">
@@ -28,8 +27,8 @@ export function CollectionPanel({ info }: { info: Message<'OverviewInfo'> }): Re
           facts={[
             { name: 'State', value: <StateBadge state={state} label={label} /> },
             { name: 'Passes', value: count(collection.passes) },
-            { name: 'Began', value: <When time={collection.started_at} /> },
-            { name: 'Ended', value: <When time={collection.ended_at} /> },
+            { name: 'Last began', value: <When time={collection.started_at} /> },
+            { name: 'Last ended', value: <When time={collection.ended_at} /> },
             { name: 'Objects removed', value: count(collection.removed_objects) },
             { name: 'Bytes freed', value: <Bytes value={collection.freed_bytes} /> },
           ]}

@@ -1,4 +1,4 @@
-import type { Message } from '../../api/client'
+import type { Message } from '../api/client'
 
 /** The state of collection for a badge. Stopped comes first: it is what somebody must act on. */
 export function collectionState(collection: Message<'CollectionInfo'>): { state: string; label: string } {

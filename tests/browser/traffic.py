@@ -1,0 +1,12 @@
+"""What a tab asks the service for."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page
+
+
+def requests_of(page: Page) -> list[str]:
+    """The addresses that are asked for from now on; grows by itself."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    return asked
