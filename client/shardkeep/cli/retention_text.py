@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardkeep.cli.exit_codes import usage_error
+from shardkeep.protocol.durations import duration_text
 from shardkeep.protocol.messages import BestRule, RetentionAnswer, RetentionPlanAnswer, RetentionPolicyInfo
-
-_DAY = 86_400
 
 
 def parse_best(text: str) -> BestRule:
@@ -58,10 +57,6 @@ def _rules(policy: RetentionPolicyInfo) -> Iterator[str]:
     if rules.tags:
         yield f"what has one of the tags {', '.join(rules.tags)}"
     if rules.younger_than_seconds is not None:
-        yield f"what was committed in the last {_duration(rules.younger_than_seconds)}"
-    yield f"what a rollback left off the line, for {_duration(rules.off_line_seconds)}"
+        yield f"what was committed in the last {duration_text(rules.younger_than_seconds)}"
+    yield f"what a rollback left off the line, for {duration_text(rules.off_line_seconds)}"
     yield "what is pinned, the latest, the last committed, and what a running job resumed from or builds on"
-
-
-def _duration(seconds: int) -> str:
-    return f"{seconds / _DAY:g} days" if seconds >= _DAY else f"{seconds} s"
