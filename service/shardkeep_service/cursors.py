@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Annotated, Any, Final
@@ -15,8 +16,10 @@ from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep.protocol.versions import LIST_LIMIT
 from shardkeep_service.errors import Refusal
 
-MAX_CURSOR_LENGTH: Final = 16_384
+MAX_CURSOR_LENGTH: Final = 40_960
+"""One that ends at any name is shorter: 4,096 bytes, of which JSON makes six each at most, and base64 a third more."""
 _LARGEST: Final = (1 << 63) - 1
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 
 PageLimit = Annotated[int, Query(ge=1, description=f"Items in the page; more than {LIST_LIMIT} means {LIST_LIMIT}.")]
 PageCursor = Annotated[
@@ -31,7 +34,7 @@ def bounded_limit(limit: int) -> int:
 
 def encode_cursor(kind: str, filters: Mapping[str, Any], position: tuple[str | int, ...]) -> str:
     """The cursor that continues list `kind` with these filters after `position`."""
-    document = json.dumps([_fingerprint(kind, filters), *position], separators=(",", ":"))
+    document = json.dumps([_fingerprint(kind, filters), *position], separators=(",", ":"), ensure_ascii=False)
     return base64.urlsafe_b64encode(document.encode()).decode().rstrip("=")
 
 
@@ -49,9 +52,16 @@ def decode_cursor(
     position = tuple(document[1:])
     if any(type(part) is not expected for part, expected in zip(position, types, strict=True)):
         raise _refusal()
-    if any(isinstance(part, int) and not -_LARGEST <= part <= _LARGEST for part in position):
-        raise _refusal()  # no column holds it
+    if not all(_fits_column(part) for part in position):
+        raise _refusal()
     return position
+
+
+def _fits_column(part: str | int) -> bool:
+    """Whether a query may compare a column with it: PostgreSQL takes no NUL, and UTF-8 has no surrogates."""
+    if isinstance(part, str):
+        return _NO_TEXT.search(part) is None
+    return -_LARGEST <= part <= _LARGEST
 
 
 def _parse(cursor: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shardkeep.connection.retries import RetryPolicy
 from shardkeep.connection.service_client import ServiceClient
 from shardkeep.connection.transport import Transport
+from shardkeep.errors import AttemptFenced
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import SaveRequestInfo
 
@@ -20,8 +21,14 @@ class RequestClient(ServiceClient):
         return cls(transport.apart(policy=_ONE_TRY))
 
     def request_save(self, project: str, run: str) -> SaveRequestInfo:
-        """Ask training to save at its next step; the request that waits, if there is one."""
-        return self._ask("POST", _request(project, run), SaveRequestInfo)
+        """Ask training to save at its next step; the request that waits, if there is one.
+
+        It asks by number, so that one whose answer was lost and that is sent again is no second save.
+        """
+        try:
+            return self._ask_for_next(project, run)
+        except AttemptFenced:  # a newer attempt began between looking and asking: its requests are counted anew
+            return self._ask_for_next(project, run)
 
     def save_request(self, project: str, run: str) -> SaveRequestInfo:
         """The last request, and what became of it."""
@@ -32,6 +39,11 @@ class RequestClient(ServiceClient):
         url = routes.path(routes.ATTEMPT_SAVE_REQUEST, attempt=attempt_id)
         query = {"known": known, "wait_seconds": wait_seconds}
         return self._ask("GET", url, SaveRequestInfo, query=query, wait_seconds=wait_seconds)
+
+    def _ask_for_next(self, project: str, run: str) -> SaveRequestInfo:
+        present = self.save_request(project, run)
+        number = present.number if present.state == "waiting" else present.number + 1
+        return self._ask("POST", _request(project, run), SaveRequestInfo, query={"number": number})
 
 
 def _request(project: str, run: str) -> str:

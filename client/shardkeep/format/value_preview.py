@@ -27,6 +27,7 @@ _MAX_EXACT_INT = (1 << 53) - 1
 _MAX_SHOWN_INT_BYTES = 256
 _MAX_MEMBERS = 64
 _START_BYTES = 16
+_NUMBER_TYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,7 @@ def preview_value(encoded: Buffer, *, limit: int = PREVIEW_CHARACTERS) -> ValueP
         node = msgspec.msgpack.decode(encoded)
         writer = _Writer(limit)
         is_whole = writer.write(node)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError, OverflowError, TypeError) as exc:
-        return ValuePreview(_object("malformed", reason=str(exc)[:200]), cut=False)
-    except FormatError as exc:
+    except (FormatError, msgspec.MsgspecError, RecursionError, ValueError, OverflowError, TypeError) as exc:
         return ValuePreview(_object("malformed", reason=str(exc)[:200]), cut=False)
     return ValuePreview(writer.text, cut=not is_whole, members=_members(node))
 
@@ -105,7 +104,7 @@ class _Writer:
         if tag == Tag.LIST:
             self._items(body, depth)
         elif tag == Tag.DICT and _is_plain(body):
-            self._members(body, depth)
+            self._plain_members(body, depth)
         elif tag in _SEQUENCES:
             self._wrapped(_SEQUENCES[tag], lambda: self._items(body[tag == Tag.DEQUE :], depth))
         elif tag in _MAPPINGS:
@@ -131,7 +130,7 @@ class _Writer:
             self._value(item, depth + 1)
         self._put("]")
 
-    def _members(self, body: Sequence[Any], depth: int) -> None:
+    def _plain_members(self, body: Sequence[Any], depth: int) -> None:
         self._put("{")
         for position in range(0, len(body), 2):
             self._put(", " if position else "")
@@ -199,20 +198,7 @@ def _leaf_text(tag: Any, body: Any) -> str:
 
 def _scalar_object(dtype: str, data: object) -> str:
     """A numpy scalar, with its number where it is one."""
-    if isinstance(data, bytes) and dtype[1:] in (
-        "f2",
-        "f4",
-        "f8",
-        "i1",
-        "i2",
-        "i4",
-        "i8",
-        "u1",
-        "u2",
-        "u4",
-        "u8",
-        "b1",
-    ):
+    if isinstance(data, bytes) and dtype[1:] in _NUMBER_TYPES:
         item = np.frombuffer(data, np.dtype(dtype))
         if len(item) == 1:
             return f'{{"$type": "numpy", "dtype": {json.dumps(dtype)}, "value": {_scalar_text(item[0].item())}}}'

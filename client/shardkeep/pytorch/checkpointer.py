@@ -106,6 +106,7 @@ class Checkpointer:
         )
         self._hears_requests = remote_saves and self._agreement is not None and self._ranks.rank == 0
         self._watch: RequestWatch | None = None
+        self._ends_watch: weakref.finalize[[], Checkpointer] | None = None
         if signals and self._agreement is not None:
             self._handlers.install()
         self._ordinal = 0
@@ -295,10 +296,13 @@ class Checkpointer:
         self._saved_at = time.monotonic()
         if self._hears_requests:
             self._watch = attempt.watch_requests(partial(self._wishes.ask, stop=False))
-            weakref.finalize(self, self._watch.end)
+            self._ends_watch = weakref.finalize(self, self._watch.end)
         return saver
 
     def _stop_watching(self) -> None:
+        if self._ends_watch is not None:
+            self._ends_watch.detach()  # or it keeps the watch and its connections for as long as this lives
+            self._ends_watch = None
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.stop()

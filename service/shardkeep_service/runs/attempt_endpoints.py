@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Response
 from starlette.concurrency import run_in_threadpool
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import AttemptInfo, DecideResume, InventoryAnswer, PostInventory, ResumeDecision
-from shardkeep.protocol.versions import WAIT_SECONDS_LIMIT
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.checkpoints.control_plane import ControlPlane, get_control_plane
+from shardkeep_service.long_poll import WaitSeconds
 from shardkeep_service.runs import attempts, resume
 from shardkeep_service.runs.inventories import check_posting, find_layout, load_posted
 from shardkeep_service.service_context import ServiceContext, get_context
@@ -24,7 +24,6 @@ Reader = Annotated[Principal, Depends(requires(Scope.READ))]
 Writer = Annotated[Principal, Depends(requires(Scope.WRITE))]
 LayoutNumber = Annotated[int, Path(ge=0, lt=1 << 31)]
 RankNumber = Annotated[int, Path(ge=0, lt=1 << 31)]
-WaitSeconds = Annotated[float, Query(ge=0, le=WAIT_SECONDS_LIMIT, allow_inf_nan=False)]
 
 
 @router.get(routes.ATTEMPT)

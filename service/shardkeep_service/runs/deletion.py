@@ -18,7 +18,7 @@ from shardkeep_service.access import audit
 from shardkeep_service.access.principal import UNSEEN, Principal
 from shardkeep_service.catalogue.outbox import record_run
 from shardkeep_service.checkpoints.aborting import abort_now
-from shardkeep_service.checkpoints.deletion import delete_now, restore_now
+from shardkeep_service.checkpoints.deletion import delete_with_run, restore_with_run
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.errors import Refusal
 from shardkeep_service.projects.models import Project
@@ -124,17 +124,15 @@ def delete_run_now(
     session: Session, run: Run, principal: Principal, *, now: int, deleted_with: str | None
 ) -> list[str]:
     """Deletes a locked run; gives the checkpoints that were aborted for it: notify their board keys."""
-    unfinished = _locked(session, run, UNFINISHED)
+    unfinished = _locked_unfinished(session, run)
     for checkpoint in unfinished:
         reason = f"its run was deleted by {principal.name!r}"
         abort_now(session, checkpoint, AbortInfo(code=ErrorCode.RUN_DELETED, reason=reason), actor=principal)
-    committed = _locked(session, run, (CheckpointState.COMMITTED.value,))
-    for checkpoint in committed:
-        delete_now(session, checkpoint, now=now, deleted_with=run.id)
+    deleted = delete_with_run(session, run.id, now=now)
     run.deleted_at, run.deleted_with = now, deleted_with
     run.deleted_name, run.name = run.name, freed_name(run.id)
     run.version += 1
-    detail = {"name": run.deleted_name, "checkpoints": len(committed), "aborted": len(unfinished)}
+    detail = {"name": run.deleted_name, "checkpoints": deleted, "aborted": len(unfinished)}
     _note(session, run, principal, "run.delete", detail)
     return [checkpoint.id for checkpoint in unfinished]
 
@@ -151,14 +149,11 @@ def restore_run_now(
     other = repository.run_named(session, run.project_id, wanted)
     if other is not None and other.id != run.id:
         raise _name_taken(wanted)
-    deleted = _locked(session, run, (CheckpointState.DELETED.value,))
-    restored = [checkpoint for checkpoint in deleted if checkpoint.deleted_with == run.id]
-    for checkpoint in restored:
-        restore_now(session, checkpoint)
+    restored = restore_with_run(session, run.id)
     run.name, run.deleted_name = wanted, None
     run.deleted_at = run.deleted_with = None
     run.version += 1
-    _note(session, run, principal, "run.restore", {"name": wanted, "checkpoints": len(restored)})
+    _note(session, run, principal, "run.restore", {"name": wanted, "checkpoints": restored})
 
 
 def freed_name(subject_id: str) -> str:
@@ -177,8 +172,8 @@ def check_version(present: int, seen: int, *, what: str, is_deleted: bool) -> No
         )
 
 
-def _locked(session: Session, run: Run, states: tuple[str, ...]) -> list[Checkpoint]:
-    query = select(Checkpoint).where(Checkpoint.run_id == run.id, Checkpoint.state.in_(states)).with_for_update()
+def _locked_unfinished(session: Session, run: Run) -> list[Checkpoint]:
+    query = select(Checkpoint).where(Checkpoint.run_id == run.id, Checkpoint.state.in_(UNFINISHED)).with_for_update()
     return list(session.scalars(query.order_by(Checkpoint.id).execution_options(populate_existing=True)))
 
 

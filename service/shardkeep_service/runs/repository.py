@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from shardkeep.protocol.messages import CheckpointState
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.projects.models import Project
+from shardkeep_service.runs.lines import UNFINISHED
 from shardkeep_service.runs.models import Attempt, Run
 
 
@@ -33,10 +34,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """How many checkpoints a run ever opened, and how many are committed now."""
+    """How many checkpoints a run ever opened, and how many are committed, or unfinished, now."""
 
     checkpoints: int = 0
     committed: int = 0
+    unfinished: int = 0
 
 
 def run_named(session: Session, project_id: str, name: str) -> Run | None:
@@ -86,12 +88,13 @@ def runs_after(
 def counts_of(session: Session, run_ids: Sequence[str]) -> dict[str, RunCounts]:
     """Counts of several runs in one query."""
     committed = func.count().filter(Checkpoint.state == CheckpointState.COMMITTED.value)
+    unfinished = func.count().filter(Checkpoint.state.in_(UNFINISHED))
     query = (
-        select(Checkpoint.run_id, func.count(), committed)
+        select(Checkpoint.run_id, func.count(), committed, unfinished)
         .where(Checkpoint.run_id.in_(run_ids))
         .group_by(Checkpoint.run_id)
     )
-    found = {run_id: RunCounts(total, kept) for run_id, total, kept in session.execute(query)}
+    found = {run_id: RunCounts(*counts) for run_id, *counts in session.execute(query)}
     return {run_id: found.get(run_id, RunCounts()) for run_id in run_ids}
 
 

@@ -9,9 +9,9 @@ from starlette.concurrency import run_in_threadpool
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import SaveRequestInfo
-from shardkeep.protocol.versions import WAIT_SECONDS_LIMIT
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.checkpoints.control_plane import ControlPlane, get_control_plane
+from shardkeep_service.long_poll import WaitSeconds
 from shardkeep_service.runs import save_requests
 from shardkeep_service.service_context import ServiceContext, get_context
 
@@ -22,13 +22,21 @@ Control = Annotated[ControlPlane, Depends(get_control_plane)]
 Reader = Annotated[Principal, Depends(requires(Scope.READ))]
 Writer = Annotated[Principal, Depends(requires(Scope.WRITE))]
 Known = Annotated[int, Query(ge=0, lt=1 << 31)]
-WaitSeconds = Annotated[float, Query(ge=0, le=WAIT_SECONDS_LIMIT, allow_inf_nan=False)]
+Number = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        lt=1 << 31,
+        description="The request that is meant: the last one while that waits, else the next. Makes a repetition the"
+        " same request, also after a checkpoint took it up.",
+    ),
+]
 
 
 @router.post(routes.RUN_SAVE_REQUEST)
-def request_save(context: Context, principal: Writer, project: str, run: str) -> SaveRequestInfo:
+def request_save(context: Context, principal: Writer, project: str, run: str, number: Number = None) -> SaveRequestInfo:
     """Asks training to save at its next step; while a request waits, this is the same one."""
-    return save_requests.request_save(context, principal, project, run)
+    return save_requests.request_save(context, principal, project, run, number=number)
 
 
 @router.get(routes.RUN_SAVE_REQUEST)

@@ -9,13 +9,13 @@ aborted waits again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from shardkeep.protocol.error_codes import ErrorCode
-from shardkeep.protocol.messages import CheckpointState, SaveRequestInfo
+from shardkeep.protocol.messages import CheckpointState, SaveRequestInfo, SaveRequestState
 from shardkeep_service.access.audit import record
 from shardkeep_service.access.principal import UNSEEN, Principal
 from shardkeep_service.checkpoints.models import Checkpoint
@@ -29,18 +29,20 @@ from shardkeep_service.runs.models import Attempt, Run
 from shardkeep_service.runs.service import find_run
 from shardkeep_service.service_context import ServiceContext
 
-_State = Literal["none", "waiting", "saving", "done"]
-_NOTHING_TRAINS = SaveRequestInfo(
+_NOTHING_TRAINS: Final = SaveRequestInfo(
     attempt_id=None, number=0, state="none", requested_at=None, requested_by=None, checkpoint_id=None
 )
-_BOARD_PREFIX = "save-request:"
+_BOARD_PREFIX: Final = "save-request:"
 
 
-def request_save(context: ServiceContext, principal: Principal, project: str, run: str) -> SaveRequestInfo:
+def request_save(
+    context: ServiceContext, principal: Principal, project: str, run: str, *, number: int | None = None
+) -> SaveRequestInfo:
     """Asks the run's current attempt to save at its next step; Refusal `no_attempt` where there is none.
 
     While a request waits, asking again is the same request. One that a checkpoint has taken up is no more answered
-    with: that checkpoint holds an older state, so asking again is a new request.
+    with: that checkpoint holds an older state, so asking again is a new request. But whoever repeats a request whose
+    answer was lost means the one that was taken up: `number` says so, and the answer is what became of it.
     """
     with context.database.read() as session:
         _, found = find_run(session, principal, project, run)
@@ -51,10 +53,10 @@ def request_save(context: ServiceContext, principal: Principal, project: str, ru
         if locked.current_attempt_id is None:
             raise _no_attempt(locked)
         attempt, state = _attempt_with_state(session, locked.current_attempt_id)
-        asks = state != "waiting"
+        asks = _is_new(attempt, state, number)
         if asks:
             _ask(session, principal, locked, attempt, now=context.database.now(session))
-        info = _info(attempt, "waiting")
+        info = _info(attempt, "waiting" if asks else state)
     if asks:
         context.board.notify(board_key(attempt.id))
     return info
@@ -110,7 +112,19 @@ def request_waits(attempt: Attempt, taken_up_in: str | None) -> bool:
     return _state(attempt, taken_up_in) == "waiting"
 
 
-def _state(attempt: Attempt, taken_up_in: str | None) -> _State:
+def _is_new(attempt: Attempt, state: SaveRequestState, number: int | None) -> bool:
+    """Whether asking now is a request of its own; refuses a number that was not counted from this attempt's requests.
+
+    Such a one is told to look again, and not taken for a new request: its repetition could not be told from it.
+    """
+    if number is None:
+        return state != "waiting"
+    if number > attempt.save_requests + 1:
+        raise _counted_elsewhere(attempt, number)
+    return number > attempt.save_requests
+
+
+def _state(attempt: Attempt, taken_up_in: str | None) -> SaveRequestState:
     if attempt.save_requests == 0:
         return "none"
     if attempt.save_request_checkpoint_id is None or taken_up_in == CheckpointState.ABORTED.value:
@@ -118,7 +132,7 @@ def _state(attempt: Attempt, taken_up_in: str | None) -> _State:
     return "saving" if taken_up_in in UNFINISHED else "done"
 
 
-def _attempt_with_state(session: Session, attempt_id: str) -> tuple[Attempt, _State]:
+def _attempt_with_state(session: Session, attempt_id: str) -> tuple[Attempt, SaveRequestState]:
     query = (
         select(Attempt, Checkpoint.state)
         .outerjoin(Checkpoint, Checkpoint.id == Attempt.save_request_checkpoint_id)
@@ -137,7 +151,7 @@ def _ask(session: Session, principal: Principal, run: Run, attempt: Attempt, *, 
     record(session, principal, "run.request_save", target=run.id, project_id=run.project_id, detail=detail)
 
 
-def _info(attempt: Attempt, state: _State) -> SaveRequestInfo:
+def _info(attempt: Attempt, state: SaveRequestState) -> SaveRequestInfo:
     return SaveRequestInfo(
         attempt_id=attempt.id,
         number=attempt.save_requests,
@@ -155,6 +169,14 @@ def _look(session: Session, attempt_id: str) -> RequestLook:
     except Refusal as refusal:
         return RequestLook(_info(attempt, state), refusal)
     return RequestLook(_info(attempt, state), None)
+
+
+def _counted_elsewhere(attempt: Attempt, number: int) -> Refusal:
+    return Refusal(
+        ErrorCode.ATTEMPT_FENCED,
+        f"request {number} was counted for an attempt that is fenced: the current one, {attempt.id}, had"
+        f" {attempt.save_requests} so far; look at the last request again, then ask",
+    )
 
 
 def _no_attempt(run: Run) -> Refusal:

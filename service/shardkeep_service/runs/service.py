@@ -26,6 +26,7 @@ from shardkeep_service.runs import repository
 from shardkeep_service.runs.lines import EMPTY_LINE, heads_of, last_on_lines, load_lines
 from shardkeep_service.runs.models import Run
 from shardkeep_service.runs.passed_over import passed_over
+from shardkeep_service.runs.states import state_of
 from shardkeep_service.service_context import ServiceContext
 
 _LIST: Final = "runs"
@@ -119,6 +120,7 @@ def run_infos(session: Session, project: Project, runs: Sequence[Run]) -> list[R
             project=project.shown_name,
             name=run.shown_name,
             created_at=moment(run.created_at),
+            state=state_of(run, is_saving=counts[run.id].unfinished > 0, has_committed=counts[run.id].committed > 0),
             current_attempt_id=run.current_attempt_id,
             attempts=run.attempts,
             checkpoints=counts[run.id].checkpoints,

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from sqlalchemy import ColumnElement, Select, and_, false, func, or_, select
 from sqlalchemy.orm import Session
 
-from shardkeep.protocol.messages import Page, RunSummary
+from shardkeep.protocol.messages import Page, RunState, RunSummary
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.cursors import bounded_limit, decode_cursor, encode_cursor
@@ -23,11 +23,11 @@ from shardkeep_service.projects.models import Project
 from shardkeep_service.projects.service import find_project
 from shardkeep_service.runs.lines import UNFINISHED
 from shardkeep_service.runs.models import Run
+from shardkeep_service.runs.states import state_of
 from shardkeep_service.service_context import ServiceContext
 
 _LIST: Final = "all runs"
 
-RunState: TypeAlias = Literal["new", "saving", "idle", "deleted"]
 RunSort: TypeAlias = Literal["name", "created", "last_step", "last_committed", "stored_bytes"]
 RunOrder: TypeAlias = Literal["asc", "desc"]
 _Query: TypeAlias = "Select[Run]"
@@ -60,6 +60,11 @@ class RunFilter:
         return "deleted_name" if (self.sort, self.state) == ("name", "deleted") else _COLUMNS[self.sort]
 
     @property
+    def may_have_value(self) -> bool:
+        """Whether any of the runs may have a value to sort by: a new one has committed nothing."""
+        return not (self.state == "new" and self.sort in ("last_step", "last_committed"))
+
+    @property
     def position_types(self) -> tuple[type, ...]:
         """Those of a cursor's position."""
         return (int, str if self.sort == "name" else int, str)
@@ -90,10 +95,10 @@ def list_all_runs(
 def _rows_after(
     session: Session, query: _Query, wanted: RunFilter, position: tuple[Any, ...] | None, *, limit: int
 ) -> list[Run]:
-    """The runs with a value to sort by, then those without."""
+    """The runs with a value to sort by, if there can be any, then those without."""
     rows: list[Run] = []
     key, is_ascending = getattr(Run, wanted.column), wanted.order == "asc"
-    if position is None or position[0] != _NOTHING:
+    if wanted.may_have_value and (position is None or position[0] != _NOTHING):
         valued = query.where(key.is_not(None))
         if position is not None:
             valued = valued.where(_is_after(key, position[1], position[2], is_ascending=is_ascending))
@@ -176,7 +181,7 @@ def _summary(run: Run, project: str, *, is_saving: bool) -> RunSummary:
         project=project,
         name=run.shown_name,
         created_at=moment(run.created_at),
-        state=_state_of(run, is_saving=is_saving),
+        state=state_of(run, is_saving=is_saving, has_committed=run.committed_checkpoints > 0),
         attempts=run.attempts,
         committed_checkpoints=run.committed_checkpoints,
         stored_bytes=run.stored_bytes,
@@ -186,11 +191,3 @@ def _summary(run: Run, project: str, *, is_saving: bool) -> RunSummary:
         deleted_at=moment(run.deleted_at),
         version=run.version,
     )
-
-
-def _state_of(run: Run, *, is_saving: bool) -> RunState:
-    if run.deleted_at is not None:
-        return "deleted"
-    if is_saving:
-        return "saving"
-    return "idle" if run.committed_checkpoints else "new"

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from shardkeep.protocol import routes
-from shardkeep.protocol.messages import Page, RunSummary
+from shardkeep.protocol.messages import Page, RunState, RunSummary
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.cursors import PageCursor, PageLimit
-from shardkeep_service.runs.summaries import RunFilter, RunOrder, RunSort, RunState, list_all_runs
+from shardkeep_service.runs.summaries import RunFilter, RunOrder, RunSort, list_all_runs
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["runs"])

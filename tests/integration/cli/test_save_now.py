@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from demo.gate import Gate, Trap
 from shardkeep.errors import Conflict
 from shardkeep.protocol.identifiers import new_launch_id
 from shardkeep.store.attempt import Attempt
-from shardkeep.store.connect import Client
+from shardkeep.store.connect import Client, connect
 from shardkeep.store.world import World
 from tests.integration.cli.command_line import CommandLine, Done
 from tests.waiting import wait_until
@@ -21,6 +24,17 @@ def begin(client: Client, run: str) -> Attempt:
     attempt = client.run(run).begin_attempt(World(0, 1, new_launch_id()))
     attempt.decide_resume(fresh=True)
     return attempt
+
+
+@contextmanager
+def behind_gate(shardkeep: CommandLine) -> Iterator[tuple[Gate, Client]]:
+    """A client whose requests go through a gate."""
+    gate = Gate(shardkeep.service.port)
+    try:
+        with connect(gate.url, shardkeep.service.token) as client:
+            yield gate, client
+    finally:
+        gate.close()
 
 
 def save(attempt: Attempt, step: int) -> str:
@@ -46,6 +60,36 @@ def test_asking_returns_at_once_and_asking_again_is_the_same_request(shardkeep: 
         checkpoint = save(attempt, 1)
         done = client.run("asked/once").save_request()
         assert (done.state, done.checkpoint_id) == ("done", checkpoint)
+
+
+def test_a_request_whose_answer_is_lost_is_no_second_save_though_training_took_it_up(shardkeep: CommandLine) -> None:
+    saved: list[str] = []
+    with shardkeep.client() as client, behind_gate(shardkeep) as (gate, asking):
+        attempt = begin(client, "asked/lost")
+
+        def save_and_lose_the_answer() -> None:
+            saved.append(save(attempt, 1))
+            raise ConnectionResetError("the answer is lost")
+
+        gate.set_trap(Trap("^POST .*/save-request", 1, save_and_lose_the_answer, "after"))
+        asked = asking.run("asked/lost").request_save()
+
+        assert len([request for request in gate.requests if request.startswith("POST")]) == 2, "it was sent again"
+    assert (asked.number, asked.state, [asked.checkpoint_id]) == (1, "done", saved)
+
+
+def test_who_saw_the_requests_of_an_attempt_that_is_then_fenced_asks_the_newer_one(shardkeep: CommandLine) -> None:
+    newer: list[Attempt] = []
+    with shardkeep.client() as client, behind_gate(shardkeep) as (gate, asking):
+        attempt = begin(client, "asked/newer")
+        client.run("asked/newer").request_save()
+        save(attempt, 1)
+        gate.set_trap(Trap("^POST .*/save-request", 1, lambda: newer.append(begin(client, "asked/newer"))))
+
+        asked = asking.run("asked/newer").request_save()
+
+    assert [asked.attempt_id] == [one.id for one in newer]
+    assert (asked.number, asked.state) == (1, "waiting")
 
 
 def test_a_run_that_nothing_trains_is_refused(shardkeep: CommandLine) -> None:

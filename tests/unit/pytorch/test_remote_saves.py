@@ -8,6 +8,7 @@ import logging
 import random
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -166,6 +167,20 @@ def test_after_a_rollback_the_new_attempt_is_asked_and_the_old_one_is_not(client
         keeper.step(2)
         assert asked.number == 1
     assert steps(client, run) == [1, 2]
+
+
+def test_each_rollback_lets_go_of_what_waited_for_requests_to_the_attempt_before(client: Client, run: str) -> None:
+    seen: list[weakref.ref[RequestWatch]] = []
+    with make_keeper(client, run) as keeper:
+        for _ in range(3):
+            keeper.resume()
+            assert keeper._watch is not None
+            seen.append(weakref.ref(keeper._watch))
+        gc.collect()
+        assert [watch() is not None for watch in seen] == [False, False, True]
+        keeper.close()
+        gc.collect()
+        assert seen[-1]() is None
 
 
 def test_a_keeper_that_never_resumed_is_asked_from_its_first_save_on(client: Client, run: str) -> None:

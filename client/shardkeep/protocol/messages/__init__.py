@@ -56,6 +56,7 @@ from shardkeep.protocol.messages.contents import (
     TensorChange,
     TensorDifference,
     ValueInfo,
+    ValueKind,
 )
 from shardkeep.protocol.messages.integrity import FindingInfo, IntegrityInfo
 from shardkeep.protocol.messages.inventories import InventoryAnswer, InventoryTensor, PostInventory
@@ -70,8 +71,8 @@ from shardkeep.protocol.messages.retention import (
     RetentionRules,
     RetentionVerdict,
 )
-from shardkeep.protocol.messages.runs import CreateProject, ProjectInfo, Restore, RunInfo, RunSummary
-from shardkeep.protocol.messages.save_requests import SaveRequestInfo
+from shardkeep.protocol.messages.runs import CreateProject, ProjectInfo, Restore, RunInfo, RunState, RunSummary
+from shardkeep.protocol.messages.save_requests import SaveRequestInfo, SaveRequestState
 from shardkeep.protocol.messages.saving import AbortCheckpoint, OpenAnswer, OpenCheckpoint, StateAnswer
 from shardkeep.protocol.messages.scalars import Label, Metric, MetricName, Rank, Reason, Size, Step, WorldSize
 from shardkeep.protocol.messages.service import Capabilities
@@ -142,9 +143,11 @@ __all__ = [
     "RetentionRules",
     "RetentionVerdict",
     "RunInfo",
+    "RunState",
     "RunSummary",
     "SaveInProgress",
     "SaveRequestInfo",
+    "SaveRequestState",
     "SaveTimes",
     "SavesInTime",
     "SetQuota",
@@ -164,6 +167,7 @@ __all__ = [
     "TokenInfo",
     "TokenScope",
     "ValueInfo",
+    "ValueKind",
     "WorkerInfo",
     "WorldSize",
 ]

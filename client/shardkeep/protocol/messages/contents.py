@@ -28,6 +28,10 @@ class SliceInfo(Answer):
     """How many there are."""
 
 
+ValueKind: TypeAlias = Literal["random", "position", "value"]
+"""`random` is the state of a random number generator, `position` one of the data, `value` anything else."""
+
+
 class ValueInfo(Answer):
     """One value: `rank` is None for a global one.
 
@@ -37,8 +41,7 @@ class ValueInfo(Answer):
 
     name: str
     rank: int | None
-    kind: str
-    """`random` (RNG state), `position` (of data) or `value`."""
+    kind: ValueKind
     text: str
     cut: bool
     size_bytes: int

@@ -10,7 +10,7 @@ from shardkeep.protocol.messages.bodies import Answer
 
 
 class IntegrityInfo(Answer):
-    """GET /v1/integrity: of everything the token may see."""
+    """GET /v1/integrity: of everything the token may see, or of one project."""
 
     stored_bytes: int
     verified_bytes: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from shardkeep.protocol.identifiers import (
     AttemptId,
@@ -14,6 +14,9 @@ from shardkeep.protocol.identifiers import (
 )
 from shardkeep.protocol.messages.bodies import Answer, Request
 from shardkeep.protocol.messages.checkpoints import CheckpointSummary
+
+RunState: TypeAlias = Literal["new", "saving", "idle", "deleted"]
+"""`new` has no committed checkpoint, `saving` has an open one, `idle` has committed ones and none open."""
 
 
 class CreateProject(Request):
@@ -44,6 +47,8 @@ class RunInfo(Answer):
     name: str
     created_at: datetime
     created: bool = False
+    state: RunState | None = None
+    """None where a service of a version before answers."""
     current_attempt_id: AttemptId | None
     attempts: int
     checkpoints: int
@@ -67,8 +72,7 @@ class RunSummary(Answer):
     project: str
     name: str
     created_at: datetime
-    state: Literal["new", "saving", "idle", "deleted"]
-    """`new` has no committed checkpoint, `saving` has an open one."""
+    state: RunState
     attempts: int
     committed_checkpoints: int
     stored_bytes: int

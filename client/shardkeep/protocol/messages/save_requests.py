@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from shardkeep.protocol.identifiers import AttemptId, CheckpointId
 from shardkeep.protocol.messages.bodies import Answer
+
+SaveRequestState: TypeAlias = Literal["none", "waiting", "saving", "done"]
+"""`none` was ever made; it waits to be taken up; the checkpoint that took it up is open (`saving`), or committed."""
 
 
 class SaveRequestInfo(Answer):
@@ -20,7 +23,7 @@ class SaveRequestInfo(Answer):
     """None where nothing has begun to train the run."""
     number: int
     """Counts the requests of the attempt; 0 before the first."""
-    state: Literal["none", "waiting", "saving", "done"]
+    state: SaveRequestState
     requested_at: datetime | None
     requested_by: str | None
     """The name of the token that asked."""

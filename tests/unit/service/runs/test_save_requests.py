@@ -18,8 +18,8 @@ from tests.unit.service.training import Training
 pytestmark = BOTH_DATABASES
 
 
-def ask(training: Training) -> dict[str, Any]:
-    return training.service.ask("POST", training.path(routes.RUN_SAVE_REQUEST))
+def ask(training: Training, **query: int) -> dict[str, Any]:
+    return training.service.ask("POST", training.path(routes.RUN_SAVE_REQUEST), query=query)
 
 
 def present(training: Training) -> dict[str, Any]:
@@ -85,11 +85,14 @@ def test_a_deleted_checkpoint_has_fulfilled_its_request_all_the_same(training: T
     assert numbered(present(training)) == (1, "done", checkpoint)
 
 
-def test_asking_again_while_a_request_waits_is_the_same_request_also_at_once(training: Training) -> None:
+@pytest.mark.parametrize("query", [{}, {"number": 1}])
+def test_asking_again_while_a_request_waits_is_the_same_request_also_at_once(
+    training: Training, query: dict[str, int]
+) -> None:
     training.start(fresh=True)
 
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: ask(training), range(24)))
+        answers = list(pool.map(lambda _: ask(training, **query), range(24)))
 
     assert [answer for answer in answers if answer != answers[0]] == []
     assert numbered(answers[0]) == (1, "waiting", None)
@@ -109,6 +112,56 @@ def test_asking_while_a_checkpoint_is_open_is_a_new_request_for_the_next_one(tra
     assert numbered(present(training)) == (2, "waiting", None)
     newer = training.save(attempt, save=2, step=2)
     assert numbered(present(training)) == (2, "done", newer)
+
+
+def test_a_request_that_is_sent_again_after_a_checkpoint_took_it_up_is_the_same_one(training: Training) -> None:
+    attempt = training.start(fresh=True)
+    assert numbered(ask(training, number=1)) == (1, "waiting", None)
+    checkpoint = training.open_all(attempt, save=1, step=1)
+
+    assert numbered(ask(training, number=1)) == (1, "saving", checkpoint)
+
+    training.finish(checkpoint, training.pack_all(1))
+    assert numbered(ask(training, number=1)) == (1, "done", checkpoint)
+    assert len(requests_recorded(training.service)) == 1
+    assert numbered(ask(training, number=2)) == (2, "waiting", None)
+    assert numbered(ask(training, number=1)) == (2, "waiting", None), "what waits is younger"
+    assert len(requests_recorded(training.service)) == 2
+
+
+def test_a_request_for_after_a_save_that_is_then_aborted_is_one_of_its_own(training: Training) -> None:
+    """Or it would be the one that waits again, and sent again after the next checkpoint took that up, another."""
+    attempt = training.start(fresh=True)
+    ask(training, number=1)
+    abort(training, training.open_all(attempt, save=1, step=1))
+
+    assert numbered(ask(training, number=2)) == (2, "waiting", None)
+
+    checkpoint = training.open_all(attempt, save=2, step=1)
+    assert numbered(ask(training, number=2)) == (2, "saving", checkpoint)
+
+
+def test_a_number_that_an_older_attempt_counted_is_refused_however_often_it_is_sent(training: Training) -> None:
+    training.save(training.start(fresh=True), save=1, step=1)
+    ask(training, number=1)
+    attempt = training.start(fresh=True)
+    path = training.path(routes.RUN_SAVE_REQUEST)
+
+    training.service.refused("attempt_fenced", "POST", path, query={"number": 2})
+
+    assert numbered(present(training)) == (0, "none", None)
+    ask(training, number=1)
+    training.service.refused("attempt_fenced", "POST", path, query={"number": 3})
+    checkpoint = training.open_all(attempt, save=1, step=1)
+    training.service.refused("attempt_fenced", "POST", path, query={"number": 3})
+    assert numbered(present(training)) == (1, "saving", checkpoint)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1 << 31, "x", "1.5"])
+def test_a_malformed_number_is_refused(training: Training, number: int | str) -> None:
+    training.start(fresh=True)
+    path = training.path(routes.RUN_SAVE_REQUEST)
+    training.service.refused("malformed_request", "POST", path, query={"number": number})
 
 
 def test_a_request_made_while_ranks_open_is_taken_up_by_that_checkpoint_or_waits_for_the_next(
