@@ -49,10 +49,14 @@ def csrf_agrees(secret: str, given: str | None) -> bool:
 
 
 def cookie_secret(cookie_headers: Sequence[str], *, takes_plain: bool) -> str | None:
-    """The secret a browser sent; None without one, "" where somebody planted another beside it."""
+    """The secret a browser sent; None without one, "" where somebody planted another beside it.
+
+    The name that nobody else can plant comes first: else a planted plain one would put the browser into a sign-in of
+    whoever planted it.
+    """
     pairs = [pair.strip().partition("=") for header in cookie_headers for pair in header.split(";")]
-    for name in (PLAIN_NAME, SECURE_NAME) if takes_plain else (SECURE_NAME,):
-        values = [value for found, _, value in pairs if found == name]
+    for name in (SECURE_NAME, PLAIN_NAME) if takes_plain else (SECURE_NAME,):
+        values = [value for found, _, value in pairs if found == name and value]
         if values:
             return values[0] if len(values) == 1 else ""
     return None

@@ -13,15 +13,12 @@ from shardkeep.protocol import routes
 from shardkeep_service.access.dependency import ScopeRequirement
 from shardkeep_service.access.scopes import Scope
 
+_READ_BY_ANYONE: Final = (routes.LIVEZ, routes.READYZ, "/", routes.UI, f"{routes.UI}/{{path:path}}")
 PUBLIC: Final = frozenset(
     {
-        ("GET", routes.LIVEZ),
-        ("GET", routes.READYZ),
         ("POST", routes.SIGN_IN),
         ("DELETE", routes.SIGN_IN),
-        ("GET", routes.UI),
-        ("GET", f"{routes.UI}/{{path:path}}"),
-        ("GET", "/"),
+        *((method, path) for method in ("GET", "HEAD") for path in _READ_BY_ANYONE),
     }
 )
 """The only requests without a token: whether the process lives; a sign-in, which checks its token itself, and its end;

@@ -8,8 +8,9 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from shardkeep.protocol.error_codes import ErrorCode
+from shardkeep_service.access.bearer import find_bearer_token
 from shardkeep_service.access.browser_requests import BrowserRequests
-from shardkeep_service.access.gate import Gate, find_bearer_token
+from shardkeep_service.access.gate import Gate
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.scopes import Scope
 from shardkeep_service.errors import Refusal

@@ -16,21 +16,18 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from shardkeep.protocol.error_codes import ErrorCode
 from shardkeep_service.access import repository
 from shardkeep_service.access.browser_cookie import secret_hash
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.secrets import token_hash
-from shardkeep_service.access.service import principal_of
+from shardkeep_service.access.service import check_token_text, principal_of
 from shardkeep_service.access.sign_ins import sign_in_of, touch_sign_ins
 from shardkeep_service.database.database import Database
-from shardkeep_service.errors import Refusal
 from shardkeep_service.moments import MICROS_PER_SECOND
 
 REMEMBER_SECONDS: Final = 1.0
 WRITE_USES_SECONDS: Final = 60.0
 _REMEMBERED_LIMIT: Final = 10_000
-_LONGEST_TEXT: Final = 200
 
 
 class Gate:
@@ -47,10 +44,13 @@ class Gate:
 
     def recognise(self, text: str) -> Principal:
         """The principal, from the database; refuses `token_invalid` and `token_expired`."""
+        check_token_text(text)
+        since = self._tokens.forgotten
         with self._database.read() as session:
             now = self._database.now(session)
             principal = principal_of(session, text, now=now)
-        self._tokens.keep(token_hash(text), principal, _seconds_to_remember(principal.expires_at, now))
+        seconds = _seconds_to_remember(principal.expires_at, now)
+        self._tokens.keep(token_hash(text), principal, seconds, since=since)
         self._tokens.note_use(principal.token_id, now)
         return principal
 
@@ -60,11 +60,12 @@ class Gate:
 
     def recognise_sign_in(self, secret: str) -> Principal:
         """The principal of a sign-in, from the database; refuses `sign_in_ended`."""
+        since = self._sign_ins.forgotten
         with self._database.read() as session:
             now = self._database.now(session)
             row, _, principal = sign_in_of(session, secret, now=now)
             expires_at = row.expires_at
-        self._sign_ins.keep(secret_hash(secret), principal, _seconds_to_remember(expires_at, now))
+        self._sign_ins.keep(secret_hash(secret), principal, _seconds_to_remember(expires_at, now), since=since)
         self._sign_ins.note_use(secret_hash(secret), now)
         self._tokens.note_use(principal.token_id, now)
         return principal
@@ -91,14 +92,23 @@ class _Remembered:
         self._lock = threading.Lock()
         self._found: dict[str, tuple[Principal, float]] = {}
         self._uses: dict[str, int] = {}
+        self._forgotten = 0
+
+    @property
+    def forgotten(self) -> int:
+        """How often everyone was forgotten; to be asked before the database is."""
+        return self._forgotten
 
     def find(self, hashed: str) -> Principal | None:
         with self._lock:
             found = self._found.get(hashed)
         return None if found is None or self._clock() > found[1] else found[0]
 
-    def keep(self, hashed: str, principal: Principal, seconds: float) -> None:
+    def keep(self, hashed: str, principal: Principal, seconds: float, *, since: int) -> None:
+        """Not if everyone was forgotten after `since`: what was read before may be what has just ended."""
         with self._lock:
+            if self._forgotten != since:
+                return
             if len(self._found) >= _REMEMBERED_LIMIT:
                 self._found.clear()
             self._found[hashed] = (principal, self._clock() + seconds)
@@ -106,6 +116,7 @@ class _Remembered:
     def forget(self) -> None:
         with self._lock:
             self._found.clear()
+            self._forgotten += 1
 
     def note_use(self, name: str, now: int) -> None:
         with self._lock:
@@ -122,19 +133,3 @@ def _seconds_to_remember(expires_at: int | None, now: int) -> float:
     if expires_at is None:
         return REMEMBER_SECONDS
     return min(REMEMBER_SECONDS, (expires_at - now) / MICROS_PER_SECOND)
-
-
-def bearer_token(authorization: str | None) -> str:
-    """The token in an Authorization header; `token_missing` refuses its absence and any other scheme."""
-    text = find_bearer_token(authorization)
-    if text is None:
-        raise Refusal(ErrorCode.TOKEN_MISSING, "send the token as `Authorization: Bearer shardkeep_...`")
-    return text
-
-
-def find_bearer_token(authorization: str | None) -> str | None:
-    """The token in an Authorization header, or None: a proxy may use the header for a scheme of its own."""
-    scheme, _, text = (authorization or "").partition(" ")
-    if scheme.lower() != "bearer" or not text.strip():
-        return None
-    return text.strip()[:_LONGEST_TEXT]

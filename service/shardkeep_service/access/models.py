@@ -14,7 +14,10 @@ class Token(Base):
     """A bearer token, known by its SHA-256 only."""
 
     __tablename__ = "tokens"
-    __table_args__ = (Index("ix_tokens_created_at_id", "created_at", "id"),)
+    __table_args__ = (
+        Index("ix_tokens_created_at_id", "created_at", "id"),
+        Index("ix_tokens_project_id_created_at_id", "project_id", "created_at", "id"),
+    )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
@@ -85,6 +88,7 @@ class AuditEntry(Base):
         Index("ix_audit_log_project_id_id", "project_id", "id"),
         Index("ix_audit_log_actor_id", "actor", "id"),
         Index("ix_audit_log_action_id", "action", "id"),
+        Index("ix_audit_log_target_id", "target", "id"),
         Index("ix_audit_log_at", "at"),
         {"sqlite_autoincrement": True},
     )

@@ -98,10 +98,11 @@ def touch(session: Session, uses: Mapping[str, int]) -> None:
 
 
 def _only_within(query: Select[Token], project_ids: Collection[str]) -> Select[Token]:
+    """A token that reaches no further has its first project among these, by which an index finds it."""
     beyond = select(TokenProject).where(
         TokenProject.token_id == Token.id, TokenProject.project_id.not_in(sorted(project_ids))
     )
-    return query.where(Token.project_id.is_not(None), ~beyond.exists())
+    return query.where(Token.project_id.in_(sorted(project_ids)), ~beyond.exists())
 
 
 def _living(now: int) -> ColumnElement[bool]:

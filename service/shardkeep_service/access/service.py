@@ -57,11 +57,18 @@ def renew_text(token: Token) -> str:
     return text
 
 
+def check_token_text(text: str) -> None:
+    """Refuses `token_invalid` what is no token, by its text alone."""
+    if not is_token_text(text):
+        raise _invalid()
+
+
 def principal_of(session: Session, text: str, *, now: int) -> Principal:
     """Who holds this token; `token_invalid` or `token_expired` refuses."""
-    token = repository.token_by_hash(session, token_hash(text)) if is_token_text(text) else None
+    check_token_text(text)
+    token = repository.token_by_hash(session, token_hash(text))
     if token is None or token.revoked_at is not None or not hmac.compare_digest(token.hash, token_hash(text)):
-        raise Refusal(ErrorCode.TOKEN_INVALID, "the token is unknown or revoked; ask an administrator for a new one")
+        raise _invalid()
     return principal_of_token(session, token, now=now)
 
 
@@ -77,3 +84,7 @@ def check_not_expired(principal: Principal, *, now: int) -> None:
     """Refuses `token_expired`."""
     if principal.expires_at is not None and principal.expires_at <= now:
         raise Refusal(ErrorCode.TOKEN_EXPIRED, "the token has expired; ask an administrator for a new one")
+
+
+def _invalid() -> Refusal:
+    return Refusal(ErrorCode.TOKEN_INVALID, "the token is unknown or revoked; ask an administrator for a new one")

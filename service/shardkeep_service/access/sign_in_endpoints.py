@@ -11,7 +11,7 @@ from shardkeep.protocol import routes
 from shardkeep.protocol.messages import SignedIn, SignIn
 from shardkeep_service.access import sign_in_service
 from shardkeep_service.access.browser_cookie import clear_cookies, set_cookies
-from shardkeep_service.access.browser_requests import BrowserRequests, client_address
+from shardkeep_service.access.browser_requests import BrowserRequests, check_one_cookie, client_address
 from shardkeep_service.access.dependency import requires_sign_in
 from shardkeep_service.access.gate import Gate
 from shardkeep_service.access.sign_in_limit import SignInLimit
@@ -28,12 +28,14 @@ def sign_in(context: Context, body: SignIn, request: Request, response: Response
     browser: BrowserRequests = request.app.state.browser_requests
     limit: SignInLimit = request.app.state.sign_in_limit
     secure = browser.rules.check(request.headers, method=request.method)
+    previous = browser.find_secret(request)
+    check_one_cookie(previous)  # here the person sees the refusal; else each request after this one would be refused
     begun = sign_in_service.sign_in(
         context,
         limit,
         body.token.get_secret_value().strip(),
         address=client_address(request),
-        previous=browser.find_secret(request),
+        previous=previous,
     )
     _forget(request)
     for cookie in set_cookies(begun.secret, secure=secure, seconds=begun.seconds):
@@ -53,7 +55,7 @@ def sign_out(context: Context, request: Request, response: Response) -> None:
     """Ends the sign-in of this browser and takes its cookie away. Nobody signed in: nothing changes."""
     browser: BrowserRequests = request.app.state.browser_requests
     browser.rules.check(request.headers, method=request.method)
-    if browser.find_secret(request) is not None:
+    if browser.find_secret(request):  # of two cookies ours is taken away at least
         sign_in_service.sign_out(context, browser.secret_of(request), address=client_address(request))
         _forget(request)
     for cookie in clear_cookies():

@@ -1,7 +1,8 @@
 """The bound on failed sign-ins: of one address and of all together.
 
-A token has 160 random bits, so nobody guesses one; the bound keeps guessing from costing the database anything. An
-attempt takes its place first and gives it back when it succeeds, so that many at once pass no more than one by one.
+A token has 160 random bits, so nobody guesses one; the bound keeps guessing from costing the database more than a
+little. An attempt takes its place first and gives it back when it succeeds, so that many at once pass no more than one
+by one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from shardkeep_service.errors import Refusal
 ADDRESS_FAILURES: Final = 10
 ADDRESS_SECONDS: Final = 6.0
 """An address has so many failures at once, and another after each so many seconds."""
-ALL_FAILURES: Final = 100
-ALL_SECONDS: Final = 0.6
+ALL_FAILURES: Final = 1_000
+ALL_SECONDS: Final = 0.02
+"""All together may cost the database 50 look-ups a second, which it does not feel. That is far above what an address
+has, for whoever uses it up keeps everybody from signing in: it takes three hundred addresses that fail steadily.
+"""
 ADDRESSES_LIMIT: Final = 10_000
 """So many addresses are remembered; the one that tried longest ago is forgotten first."""
 
@@ -40,10 +44,13 @@ class SignInLimit:
         """The one that tried last is last."""
 
     @contextlib.contextmanager
-    def attempt(self, address: str) -> Iterator[None]:
-        """Around one attempt, which has failed if a Refusal leaves it; Refusal `too_many_sign_ins` before it begins."""
+    def attempt(self, address: str, *, asks_database: bool) -> Iterator[None]:
+        """Around one attempt, which has failed if a Refusal leaves it; Refusal `too_many_sign_ins` before it begins.
+
+        One that does not ask the database counts for its address only.
+        """
         source, refused = _source(address), False
-        self._take(source)
+        self._take(source, asks_database=asks_database)
         try:
             yield
         except Refusal:
@@ -51,19 +58,20 @@ class SignInLimit:
             raise
         finally:
             if not refused:
-                self._give_back(source)
+                self._give_back(source, asked_database=asks_database)
 
-    def _take(self, source: str) -> None:
+    def _take(self, source: str, *, asks_database: bool) -> None:
         now = self._clock()
         with self._lock:
             own = self._addresses.pop(source, None) or _Allowance(ADDRESS_FAILURES, ADDRESS_SECONDS, now=now)
             self._addresses[source] = own
             if len(self._addresses) > ADDRESSES_LIMIT:
                 del self._addresses[next(iter(self._addresses))]
-            wait = max(own.seconds_until_free(now), self._all.seconds_until_free(now))
+            allowances = (own, self._all) if asks_database else (own,)
+            wait = max(allowance.seconds_until_free(now) for allowance in allowances)
             if not wait:
-                own.left -= 1
-                self._all.left -= 1
+                for allowance in allowances:
+                    allowance.left -= 1
                 return
         raise Refusal(
             ErrorCode.TOO_MANY_SIGN_INS,
@@ -71,9 +79,10 @@ class SignInLimit:
             retry_after_seconds=wait,
         )
 
-    def _give_back(self, source: str) -> None:
+    def _give_back(self, source: str, *, asked_database: bool) -> None:
         with self._lock:
-            self._all.give_back()
+            if asked_database:
+                self._all.give_back()
             own = self._addresses.get(source)
             if own is not None:
                 own.give_back()

@@ -10,7 +10,8 @@ from shardkeep.protocol.messages import SignedIn
 from shardkeep_service.access import repository
 from shardkeep_service.access.browser_cookie import csrf_of
 from shardkeep_service.access.models import SignInRow, Token
-from shardkeep_service.access.service import principal_of
+from shardkeep_service.access.secrets import is_token_text
+from shardkeep_service.access.service import check_token_text, principal_of
 from shardkeep_service.access.sign_in_limit import SignInLimit
 from shardkeep_service.access.sign_ins import begin_sign_in, end_sign_in, sign_in_of
 from shardkeep_service.access.views import token_info
@@ -32,7 +33,8 @@ def sign_in(context: ServiceContext, limit: SignInLimit, text: str, *, address: 
 
     Refuses `token_invalid` and `token_expired`; `too_many_sign_ins` where too many failed.
     """
-    with limit.attempt(address):
+    with limit.attempt(address, asks_database=is_token_text(text)):
+        check_token_text(text)
         with context.database.read() as session:  # what is refused takes no lock
             principal_of(session, text, now=context.database.now(session))
         with context.database.write() as session:

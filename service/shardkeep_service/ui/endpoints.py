@@ -16,6 +16,8 @@ from shardkeep_service.ui.files import HASHED_FOLDER, INDEX, DashboardFiles
 
 router = APIRouter(include_in_schema=False)
 
+_READING: Final = ["GET", "HEAD"]
+"""Proxies and checkers of links ask with HEAD; the server sends the same answer without its body."""
 _HOME: Final = f"{routes.UI}/"
 _NO_FILE: Final = "there is no such file in the dashboard"
 _STEPS: Final = frozenset({"", ".", ".."})
@@ -31,7 +33,7 @@ def dashboard_files(request: Request) -> DashboardFiles:
 Files = Annotated[DashboardFiles, Depends(dashboard_files)]
 
 
-@router.get("/")
+@router.api_route("/", methods=_READING)
 async def home(request: Request) -> Response:
     """Sends browsers to the dashboard; to anything else there is nothing here."""
     if "text/html" not in request.headers.get("accept", ""):
@@ -39,13 +41,13 @@ async def home(request: Request) -> Response:
     return _to_home()
 
 
-@router.get(routes.UI)
+@router.api_route(routes.UI, methods=_READING)
 async def dashboard() -> Response:
     """Sends browsers to the folder, for the router of the pages is relative to it."""
     return _to_home()
 
 
-@router.get(f"{routes.UI}/{{path:path}}")
+@router.api_route(f"{routes.UI}/{{path:path}}", methods=_READING)
 async def dashboard_file(request: Request, files: Files, path: str) -> Response:
     """A file; the index page where the address is that of a page."""
     found = await run_in_threadpool(files.load)

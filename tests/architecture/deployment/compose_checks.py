@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Any
 
@@ -18,7 +19,9 @@ from tests.architecture.deployment.image_checks import (
     problems_of_user,
 )
 
-VARIABLE = re.compile(r"\$\{(\w+)(?::[-?][^}]*)?\}")
+VARIABLE = re.compile(r"\$\{(\w+)(?::[-?][^{}]*)?\}")
+"""One without another inside of its default."""
+DEFAULT = re.compile(r"\$\{\w+:-([^{}]*)\}")
 REQUIRED = re.compile(r"^\$\{\w+:\?[^}]*\}$")
 SECRET = re.compile(r"PASSWORD|SECRET|ACCESS_KEY_ID|ROOT_USER")
 
@@ -31,7 +34,7 @@ def problems_of_compose(text: str, env_text: str, port: int, facts: Facts) -> li
         for name, service in services.items()
         for problem in _problems_of_service(service, services, document, port, facts)
     ]
-    return found + _problems_of_variables(text, env_text)
+    return found + problems_of_trust(document) + _problems_of_variables(text, env_text)
 
 
 def _problems_of_service(
@@ -91,8 +94,38 @@ def _problems_of_grace(service: dict[str, Any]) -> list[str]:
     return [] if grace > drain else [f"it is killed after {grace} s, while it may take {drain:g} s to end"]
 
 
+def problems_of_trust(document: dict[str, Any]) -> list[str]:
+    """Without a word of the operator, replicas believe the proxy, and nobody outside of the network that it is on."""
+    found = []
+    services = document["services"]
+    for name, service in services.items():
+        if service.get("command") == ["serve"]:
+            trusted = with_defaults(service["environment"].get(f"{ENVIRONMENT_PREFIX}TRUSTED_PROXIES", ""))
+            shared = set(service["networks"]) & set(services["proxy"]["networks"])
+            subnets = {subnet for network in shared for subnet in _subnets(document["networks"][network])}
+            if not trusted or subnets != {trusted}:
+                found.append(f"{name} trusts {trusted!r}, the proxy is on {sorted(subnets)}")
+            found += [f"{subnet} is a public network" for subnet in subnets if not _is_private(subnet)]
+    return found
+
+
+def with_defaults(text: str) -> str:
+    """What compose makes of a value where no variable is set."""
+    while DEFAULT.search(text):
+        text = DEFAULT.sub(r"\1", text)
+    return text
+
+
+def _subnets(network: dict[str, Any]) -> list[str]:
+    return [with_defaults(entry["subnet"]) for entry in network.get("ipam", {}).get("config", [])]
+
+
+def _is_private(subnet: str) -> bool:
+    return ipaddress.ip_network(subnet).is_private
+
+
 def _problems_of_variables(text: str, env_text: str) -> list[str]:
-    used = {match[1] for match in VARIABLE.finditer(text)}
+    used = set(re.findall(r"\$\{(\w+)", text))
     given = dict(line.split("=", 1) for line in env_text.splitlines() if line and not line.startswith("#"))
     found = [f"deploy/example.env does not name {name}" for name in sorted(used - set(given))]
     found += [f"nothing uses {name} of deploy/example.env" for name in sorted(set(given) - used - {"COMPOSE_PROFILES"})]

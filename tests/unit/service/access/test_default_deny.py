@@ -66,7 +66,8 @@ def test_every_route_of_the_protocol_is_served(tmp_path: Path) -> None:
 
 
 def test_only_liveness_readiness_signing_in_and_out_and_files_are_public() -> None:
-    asked = {(method, path) for method in ("GET",) for path in ("/livez", "/readyz", "/ui", "/ui/{path:path}", "/")}
+    paths = ("/livez", "/readyz", "/ui", "/ui/{path:path}", "/")
+    asked = {(method, path) for method in READS for path in paths}
     assert asked | {("POST", "/v1/sign-in"), ("DELETE", "/v1/sign-in")} == PUBLIC
 
 

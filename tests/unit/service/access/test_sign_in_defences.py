@@ -119,6 +119,21 @@ def test_a_name_that_was_made_to_resolve_here_is_refused(browser: Browser, admin
     assert projects(admin) == []
 
 
+def test_where_both_cookies_come_the_one_that_nobody_can_plant_counts(
+    browser: Browser, admin: Holder, local: LocalService
+) -> None:
+    """Over TLS at a name of this machine; somebody on the way, or at another port, has planted their own sign-in."""
+    (mine,) = browser.cookies.values()
+    stranger = signed_in(local, admin.make("read").token)
+    (planted,) = stranger.cookies.values()
+    for pairs in (
+        [f"{PLAIN_NAME}={planted}", f"{SECURE_NAME}={mine}"],
+        [f"{SECURE_NAME}={mine}", f"{PLAIN_NAME}={planted}"],
+    ):
+        answer = browser.ask("GET", routes.SIGN_IN, headers={"cookie": "; ".join(pairs)})
+        assert answer["token"]["id"] == admin.info["id"]
+
+
 def test_signing_in_and_out_for_another_origin_is_refused(browser: Browser, admin: Holder) -> None:
     for headers in ({"origin": ELSEWHERE}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
         answer = browser.send("POST", routes.SIGN_IN, {"token": admin.token}, headers=dict(headers))

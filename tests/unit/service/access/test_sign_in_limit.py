@@ -43,13 +43,17 @@ def limit(clock: Clock) -> SignInLimit:
     return SignInLimit(clock=clock)
 
 
-def fail(limit: SignInLimit, address: str = HERE) -> bool:
+def fail(limit: SignInLimit, address: str = HERE, *, asks_database: bool = True) -> bool:
     """Whether the attempt was let through; then it fails."""
     try:
-        with limit.attempt(address):
+        with limit.attempt(address, asks_database=asks_database):
             raise Refusal(ErrorCode.TOKEN_INVALID, "unknown")
     except Refusal as refusal:
         return refusal.code is ErrorCode.TOKEN_INVALID
+
+
+def addresses(count: int) -> list[str]:
+    return [f"10.1.{number >> 8}.{number & 255}" for number in range(count)]
 
 
 def failures(limit: SignInLimit, address: str = HERE, *, attempts: int = ALL_FAILURES * 2) -> int:
@@ -66,7 +70,7 @@ def test_an_address_has_its_failures_at_once_and_then_one_each_while(limit: Sign
 
 def test_the_refusal_says_when_to_come_back(limit: SignInLimit) -> None:
     failures(limit)
-    with pytest.raises(Refusal) as caught, limit.attempt(HERE):
+    with pytest.raises(Refusal) as caught, limit.attempt(HERE, asks_database=True):
         pass
     assert caught.value.code is ErrorCode.TOO_MANY_SIGN_INS
     assert caught.value.retry_after_seconds == pytest.approx(ADDRESS_SECONDS)
@@ -84,21 +88,42 @@ def test_another_address_is_not_kept_waiting(limit: SignInLimit) -> None:
 
 
 def test_all_addresses_together_have_a_limit_too(limit: SignInLimit, clock: Clock) -> None:
-    assert sum(fail(limit, f"192.0.2.{number}") for number in range(ALL_FAILURES * 2)) == ALL_FAILURES
+    assert sum(fail(limit, address) for address in addresses(ALL_FAILURES * 2)) == ALL_FAILURES
     clock.seconds += ALL_SECONDS * 1.01
     assert fail(limit, "198.51.100.1")
 
 
+def test_ten_addresses_that_fail_steadily_keep_nobody_else_waiting(limit: SignInLimit, clock: Clock) -> None:
+    for _ in range(120):
+        clock.seconds += 1
+        for address in addresses(10):
+            failures(limit, address, attempts=ADDRESS_FAILURES + 1)
+        with limit.attempt(HERE, asks_database=True):
+            pass
+
+
+def test_what_does_not_ask_the_database_counts_for_its_address_only(limit: SignInLimit) -> None:
+    attempts = [fail(limit, address, asks_database=False) for address in addresses(ALL_FAILURES * 2)]
+    assert all(attempts)
+    assert sum(fail(limit, address) for address in addresses(ALL_FAILURES * 2)) == ALL_FAILURES
+
+
+def test_what_does_not_ask_the_database_is_limited_by_address_all_the_same(limit: SignInLimit) -> None:
+    assert sum(fail(limit, asks_database=False) for _ in range(ADDRESS_FAILURES * 2)) == ADDRESS_FAILURES
+    assert not fail(limit)
+
+
 def test_good_sign_ins_use_nothing_up(limit: SignInLimit) -> None:
     for _ in range(ALL_FAILURES * 3):
-        with limit.attempt(HERE):
+        with limit.attempt(HERE, asks_database=True):
             pass
     assert failures(limit) == ADDRESS_FAILURES
+    assert sum(fail(limit, address) for address in addresses(ALL_FAILURES)) == ALL_FAILURES - ADDRESS_FAILURES
 
 
 def test_a_fault_of_ours_is_no_failure_of_theirs(limit: SignInLimit) -> None:
     for _ in range(ALL_FAILURES):
-        with pytest.raises(OSError, match="ours"), limit.attempt(HERE):
+        with pytest.raises(OSError, match="ours"), limit.attempt(HERE, asks_database=True):
             raise OSError("ours")
     assert fail(limit)
 
@@ -149,6 +174,18 @@ def test_guessing_at_the_service_is_stopped_and_even_the_right_token_waits(local
     assert (answer.status, answer.json()["code"]) == (429, "too_many_sign_ins")
     assert 1 <= int(answer.headers["retry-after"]) <= ADDRESS_SECONDS
     assert browser.cookies == {}
+
+
+def test_a_text_that_is_no_token_costs_the_database_nothing_and_is_limited(
+    local: LocalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read() -> None:
+        raise AssertionError("the database was asked")
+
+    monkeypatch.setattr(local.database, "read", read)
+    for _ in range(ADDRESS_FAILURES):
+        Browser(local).refused("token_invalid", "POST", routes.SIGN_IN, {"token": "nonsense"})
+    Browser(local).refused("too_many_sign_ins", "POST", routes.SIGN_IN, {"token": new_token_text()})
 
 
 def test_who_is_signed_in_and_who_has_a_token_is_not_kept_waiting(local: LocalService) -> None:

@@ -291,6 +291,38 @@ def test_a_second_cookie_of_the_name_planted_by_a_neighbour_counts_for_nothing(b
     browser.refused("sign_in_ended", "GET", routes.TOKEN_SELF, headers=headers)
 
 
+def test_who_sends_two_cookies_of_the_name_is_told_how_to_get_out(browser: Browser, admin: Holder) -> None:
+    """Signing in anew replaces only ours, so that is refused as well, where the person sees the reason."""
+    (secret,) = browser.cookies.values()
+    for csrf in (browser.csrf, None):
+        headers: dict[str, str | None] = {
+            "cookie": f"{PLAIN_NAME}=planted; {PLAIN_NAME}={secret}",
+            routes.CSRF_HEADER: csrf,
+        }
+        for method, path, body in (
+            ("GET", routes.SIGN_IN, None),
+            ("POST", routes.PROJECTS, {"name": "made"}),
+            ("POST", routes.SIGN_IN, {"token": admin.token}),
+        ):
+            problem = browser.refused("sign_in_ended", method, path, body, headers=headers)
+            assert "remove the cookies of this host" in problem["detail"]
+    assert admin.ask("GET", routes.PROJECTS)["items"] == []
+
+
+def test_signing_out_with_two_cookies_of_the_name_takes_ours_away(browser: Browser) -> None:
+    (secret,) = browser.cookies.values()
+    headers: dict[str, str | None] = {"cookie": f"{PLAIN_NAME}=planted; {PLAIN_NAME}={secret}"}
+    assert browser.send("DELETE", routes.SIGN_IN, headers={**headers, routes.CSRF_HEADER: None}).status == 204
+    assert browser.cookies == {}
+
+
+def test_an_empty_cookie_of_the_name_is_none(browser: Browser, local: LocalService) -> None:
+    (secret,) = browser.cookies.values()
+    empty = f"{PLAIN_NAME}="
+    assert browser.send("GET", routes.SIGN_IN, headers={"cookie": f"{empty}; {PLAIN_NAME}={secret}"}).status == 200
+    Browser(local).refused("token_missing", "GET", routes.SIGN_IN, headers={"cookie": empty})
+
+
 def test_without_the_dashboard_a_cookie_is_nothing(
     tmp_path: Path, browser: Browser, database_url: str | None, local: LocalService
 ) -> None:

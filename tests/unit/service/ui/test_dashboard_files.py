@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from shardkeep.protocol import routes
 from shardkeep_service.ui.files import DashboardFiles
 from tests.unit.service.local_service import LocalAnswer, LocalService
 
 INDEX = b"<!doctype html><title>Shardkeep</title>" + b"<p>the page</p>" * 100
 SCRIPT = b"export const answer = 42\n" * 100
 SECRET = b"not of the dashboard"
+OF_ONE_REQUEST = frozenset({"date", routes.REQUEST_ID_HEADER, routes.TRACE_HEADER})
 
 
 @pytest.fixture
@@ -43,13 +45,22 @@ def unbuilt(local: LocalService, tmp_path: Path) -> LocalService:
     return local
 
 
-def get(service: LocalService, path: str, **headers: str) -> LocalAnswer:
+def ask(service: LocalService, method: str, path: str, **headers: str) -> LocalAnswer:
     """As a browser asks: without a token."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     answer = service._pool.request(
-        "GET", service._url + path, headers=given, redirect=False, timeout=60, decode_content=False
+        method, service._url + path, headers=given, redirect=False, timeout=60, decode_content=False
     )
     return LocalAnswer(answer.status, answer.data, answer.headers)
+
+
+def get(service: LocalService, path: str, **headers: str) -> LocalAnswer:
+    return ask(service, "GET", path, **headers)
+
+
+def lasting_headers(answer: LocalAnswer) -> dict[str, str]:
+    """Those that do not differ from request to request."""
+    return {name.lower(): value for name, value in answer.headers.items() if name.lower() not in OF_ONE_REQUEST}
 
 
 def raw(service: LocalService, target: bytes) -> bytes:
@@ -202,6 +213,32 @@ def test_browsers_are_sent_to_the_dashboard_and_others_told_where_the_api_is(ser
         answer = get(served, path, accept="text/html,application/xhtml+xml")
         assert (answer.status, answer.headers["location"]) == (307, "/ui/")
     assert get(served, "/", accept="*/*").json()["code"] == "no_such_route"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/", 307),
+        ("/ui", 307),
+        ("/ui/", 200),
+        ("/ui/runs", 200),
+        ("/ui/assets/index-abc.js", 200),
+        ("/ui/assets/gone-abc.js", 404),
+        ("/livez", 200),
+        ("/readyz", 200),
+    ],
+)
+def test_head_is_answered_as_get_is_but_for_the_body(served: LocalService, path: str, status: int) -> None:
+    whole, head = (ask(served, method, path, accept="text/html") for method in ("GET", "HEAD"))
+    assert (whole.status, head.status, head.content) == (status, status, b"")
+    assert lasting_headers(head) == lasting_headers(whole)
+    assert int(head.headers["content-length"]) == len(whole.content)
+
+
+def test_head_is_told_what_a_browser_has_already(served: LocalService) -> None:
+    etag = ask(served, "HEAD", "/ui/").headers["etag"]
+    again = ask(served, "HEAD", "/ui/", if_none_match=etag)
+    assert (again.status, again.content, again.headers["etag"]) == (304, b"", etag)
 
 
 @pytest.mark.parametrize("path", ["/ui/", "/ui/runs", "/ui/assets/index-abc.js"])
