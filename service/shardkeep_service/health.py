@@ -68,12 +68,14 @@ class Readiness:
 
 
 @router.get(routes.LIVEZ)
+@router.head(routes.LIVEZ, include_in_schema=False)
 async def livez() -> JSONResponse:
     """Answers while the process lives; depends on nothing."""
     return JSONResponse({"status": _OK})
 
 
 @router.get(routes.READYZ)
+@router.head(routes.READYZ, include_in_schema=False)
 async def readyz(
     request: Request, context: Annotated[ServiceContext, Depends(get_context)], verbose: str | None = None
 ) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import literal
@@ -17,6 +17,16 @@ def insert_if_absent(session: Session, model: type[Base], values: Mapping[str, A
 
     On PostgreSQL it waits for another transaction that is making the same row. After False, a new statement sees it.
     """
-    on_sqlite = session.get_bind().dialect.name == "sqlite"
-    statement = (sqlite.insert if on_sqlite else postgresql.insert)(model).values(values).on_conflict_do_nothing()
+    statement = _insert(session, model).values(values).on_conflict_do_nothing()
     return session.execute(statement.returning(literal(1))).first() is not None
+
+
+def insert_absent(session: Session, model: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
+    """The same for many rows of the same columns, without telling which were made now."""
+    if rows:
+        session.execute(_insert(session, model).on_conflict_do_nothing(), list(rows))
+
+
+def _insert(session: Session, model: type[Base]) -> sqlite.Insert | postgresql.Insert:
+    on_sqlite = session.get_bind().dialect.name == "sqlite"
+    return (sqlite.insert if on_sqlite else postgresql.insert)(model)

@@ -37,9 +37,9 @@ class _AsyncWaiter:
 
 
 class StateBoard:
-    """Wakes the long polls of this process when a checkpoint or an inventory changed.
+    """Wakes the long polls of this process when what they wait for changed: a checkpoint, an inventory, a save request.
 
-    Only a hint: other replicas change the database too, so waiters look again every second whatever the board says.
+    Only a hint: other replicas change the database too, so waiters look again every few seconds whatever it says.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class StateBoard:
         self._async_waiters: dict[str, set[_AsyncWaiter]] = {}
 
     def notify(self, key: str) -> None:
-        """Says that what `key` (a checkpoint or attempt id) names has changed. Call after the commit."""
+        """Says that what `key` names has changed. Call after the commit. A checkpoint's key is its id."""
         with self._lock:
             self._count += 1
             self._generation.pop(key, None)

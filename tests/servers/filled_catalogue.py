@@ -24,7 +24,7 @@ from shardkeep_service.access.secrets import token_hash
 from shardkeep_service.checkpoints.models import Checkpoint, CheckpointTag, ManifestRow, RankSession
 from shardkeep_service.chunks.models import Chunk, ChunkState, Verification
 from shardkeep_service.database.database import Database
-from shardkeep_service.integrity.models import Damage, Finding, ObjectKind
+from shardkeep_service.integrity.models import Damage, Finding, FindingCheckpoint, ObjectKind
 from shardkeep_service.projects.models import Project
 from shardkeep_service.runs.models import Attempt, Run
 from tests.servers.migrated_databases import put_migrated_sqlite
@@ -35,10 +35,11 @@ LEASE_SECONDS: Final = 120
 """As the service's own default."""
 _WORDS: Final = ("llama", "mistral", "vision", "speech", "protein", "climate", "router", "reward")
 _STAGES: Final = ("pretrain", "sft", "dpo", "ablation", "probe")
-_COMMITTED, _ABORTED, _DELETED, _OPEN = (
-    state.value
-    for state in (CheckpointState.COMMITTED, CheckpointState.ABORTED, CheckpointState.DELETED, CheckpointState.OPEN)
-)
+_COMMITTED = CheckpointState.COMMITTED.value
+_ABORTED = CheckpointState.ABORTED.value
+_DELETED = CheckpointState.DELETED.value
+_PURGED = CheckpointState.PURGED.value
+_OPEN = CheckpointState.OPEN.value
 LONG_ATTEMPTS: Final = 500
 """Of the long run: it was restarted time and again."""
 _ATTEMPTS_LIMIT: Final = 1_000
@@ -96,8 +97,9 @@ def fill(
             catalogue = filler.plan(runs=runs, checkpoints=checkpoints, projects=projects)
             filler.add_access(tokens=tokens, audit_entries=audit_entries)
             _write(session, filler.rows)
-            if not opened.is_sqlite:
-                session.execute(text("ANALYZE"))  # as the server itself would before long
+        if not opened.is_sqlite:
+            with opened.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.execute(text("VACUUM ANALYZE"))  # as the server itself would before long
     finally:
         opened.close()
     return catalogue
@@ -167,8 +169,10 @@ class _Filler:
             claimed_at=self._now, stored_at=self._now, verified_at=self._now, uploads=1,
         )  # fmt: skip
         if damaged:
+            finding_id = number // 50 + 1
+            self.rows.add(FindingCheckpoint, checkpoint_id=origin, finding_id=finding_id)
             self.rows.add(
-                Finding, project_id=project_id, checkpoint_id=origin, kind=ObjectKind.CHUNK.value,
+                Finding, id=finding_id, project_id=project_id, checkpoint_id=origin, kind=ObjectKind.CHUNK.value,
                 damage=Damage.DAMAGED.value, object_key=f"{project_id}/{digest}.1", digest=digest,
                 detail="its bytes have another digest", harmed=[origin], found_at=self._now - number * SECOND,
             )  # fmt: skip
@@ -211,7 +215,7 @@ class _Filler:
     def _add_checkpoint(self, run: int, attempt: int, index: int, state: str, *, opened_at: int) -> None:
         self._checkpoints += 1
         checkpoint_id = _id("ckp", self._checkpoints)
-        was_committed = state in (_COMMITTED, _DELETED)
+        was_committed = state in (_COMMITTED, _DELETED, _PURGED)
         seconds = 5 + self._chance.expovariate(1 / 20)
         raw_bytes = self._chance.randrange(1 << 30, 1 << 38) if was_committed else None
         world_size = self._world_size(run)
@@ -229,7 +233,8 @@ class _Filler:
             tensors=300 if was_committed else None, metrics={"loss": round(4 / (1 + index / 50), 4)}, environment={},
             report=None, abort=abort if state == _ABORTED else None, pinned=state == _COMMITTED and index % 97 == 1,
             quarantined=state == _COMMITTED and self._checkpoints % 5_000 == 1,
-            deleted_at=self._now if state == _DELETED else None, version=3,
+            deleted_at=self._now if state in (_DELETED, _PURGED) else None,
+            purged_at=self._now if state == _PURGED else None, version=3,
         )  # fmt: skip
         if state == _COMMITTED and index % 50 == 1:
             self.rows.add(
@@ -238,7 +243,7 @@ class _Filler:
         if state == _OPEN:
             self._saving.append(checkpoint_id)
             self._add_sessions(checkpoint_id, world_size, opened_at)
-        elif run == 0 and was_committed and index > self._first_timed:
+        elif run == 0 and state in (_COMMITTED, _DELETED) and index > self._first_timed:
             self._add_manifests(checkpoint_id, world_size, opened_at, seconds)
 
     def _add_sessions(self, checkpoint_id: str, world_size: int, opened_at: int) -> None:
@@ -272,15 +277,15 @@ class _Filler:
 
 
 def _arrived(state: str, world_size: int) -> int:
-    """Manifests of a checkpoint: of an open one half have arrived."""
+    """Manifests that a checkpoint had: of an open one half have arrived."""
     if state == _OPEN:
         return world_size // 2
-    return world_size if state in (_COMMITTED, _DELETED) else 0
+    return world_size if state in (_COMMITTED, _DELETED, _PURGED) else 0
 
 
 def _state_of(index: int) -> str:
-    if index % 20 == 7:
-        return _ABORTED
+    if index % 10 == 7:
+        return _ABORTED if index % 20 == 7 else _PURGED
     return _DELETED if index % 10 == 4 else _COMMITTED
 
 

@@ -6,9 +6,10 @@ is the subject's state when it is written, under its version, so entries may be 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from shardkeep_service.checkpoints.models import OutboxEntry
@@ -29,6 +30,13 @@ class RecordKind(StrEnum):
 def record_checkpoint(session: Session, checkpoint_id: str) -> None:
     """Call where a checkpoint is committed and where its pin, tags or deletion change; its `version` must grow too."""
     _add(session, RecordKind.CHECKPOINT, checkpoint_id)
+
+
+def record_checkpoints(session: Session, checkpoint_ids: Sequence[str]) -> None:
+    """The same for many."""
+    if checkpoint_ids:
+        entry = {"kind": RecordKind.CHECKPOINT.value, "created_at": session_now(session)}
+        session.execute(insert(OutboxEntry), [{**entry, "subject_id": one} for one in checkpoint_ids])
 
 
 def record_open(session: Session, checkpoint_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
@@ -18,6 +18,7 @@ from shardkeep.protocol.messages import (
     SliceInfo,
     TensorChange,
     ValueInfo,
+    ValueKind,
 )
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.checkpoints import impact, ranks, slices, values
@@ -68,7 +69,7 @@ def list_values(
     principal: Reader,
     checkpoint: str,
     search: Search = "",
-    kind: Literal["random", "position", "value"] | None = None,
+    kind: ValueKind | None = None,
     rank: Annotated[Rank | None, Query(description="Only what this rank keeps for itself.")] = None,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
@@ -99,4 +100,4 @@ def list_differences(
 @router.get(routes.IMPACT)
 def get_impact(context: Context, control: Control, principal: Reader, checkpoint: str) -> DeletionImpact:
     """What deleting a committed checkpoint would mean."""
-    return impact.deletion_impact(context, control.turns, principal, checkpoint)
+    return impact.deletion_impact(context, control.impact_turns, principal, checkpoint)

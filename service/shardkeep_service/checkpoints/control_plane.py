@@ -37,6 +37,8 @@ class ControlPlane:
         self.indexes: Final = IndexCache(context.blob_store)
         self.differences: Final[DifferenceCache] = make_difference_cache()
         self.turns: Final = Turns()
+        self.impact_turns: Final = Turns(limit=1, waiting=2)
+        """Of their own: each reads what a whole project names, which may take minutes."""
         self.validator: Final = Validator(context, self.indexes, owner=owner)
         self.openings: Final = WriteBatch[Opening, OpenAnswer](database, OpeningWriter(context))
         self.beats: Final = WriteBatch[Beat, StateAnswer](database, BeatWriter(context))

@@ -16,7 +16,7 @@ from shardkeep_service.access.principal import Principal
 from shardkeep_service.checkpoints.bounded_cache import BoundedCache
 from shardkeep_service.checkpoints.index_cache import NAME_BYTES, IndexCache, column_bytes
 from shardkeep_service.checkpoints.models import Checkpoint
-from shardkeep_service.checkpoints.reading import find_readable, matching, stored_index
+from shardkeep_service.checkpoints.reading import find_readable, is_found, stored_index
 from shardkeep_service.checkpoints.repository import load_places, places
 from shardkeep_service.checkpoints.turns import Turns
 from shardkeep_service.checkpoints.views import summaries
@@ -124,11 +124,11 @@ class Comparer:
 
 
 def _rows(found: IndexDifference, wanted: DifferenceFilter, *, after: str | None) -> Iterator[int]:
-    start = 0 if after is None else bisect_right(found.names, after)
+    start, search = 0 if after is None else bisect_right(found.names, after), wanted.search.casefold()
     for row in range(start, len(found.names)):
         if wanted.change is not None and found.changes[row] != wanted.change:
             continue
-        if any(matching((found.names[row],), wanted.search)):
+        if is_found(found.names[row], search):
             yield row
 
 

@@ -9,7 +9,6 @@ from starlette.concurrency import run_in_threadpool
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import AbortCheckpoint, CheckpointState, OpenAnswer, OpenCheckpoint, Rank, StateAnswer
-from shardkeep.protocol.versions import WAIT_SECONDS_LIMIT
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.checkpoints.aborting import abort_checkpoint
 from shardkeep_service.checkpoints.arrival import check_manifest
@@ -23,6 +22,7 @@ from shardkeep_service.checkpoints.sessions import Beat
 from shardkeep_service.checkpoints.states import Snapshot, load_snapshot
 from shardkeep_service.checkpoints.transition_endpoints import router as transition_router
 from shardkeep_service.chunks.bodies import received_body
+from shardkeep_service.long_poll import WaitSeconds
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["checkpoints"])
@@ -32,7 +32,6 @@ Control = Annotated[ControlPlane, Depends(get_control_plane)]
 Reader = Annotated[Principal, Depends(requires(Scope.READ))]
 Writer = Annotated[Principal, Depends(requires(Scope.WRITE))]
 RankNumber = Annotated[int, Path(ge=0, lt=1 << 31)]
-WaitSeconds = Annotated[float, Query(ge=0, le=WAIT_SECONDS_LIMIT, allow_inf_nan=False)]
 
 
 @router.post(routes.ATTEMPT_CHECKPOINTS)

@@ -34,6 +34,8 @@ class Checkpoint(Base):
         # Covers the overview's sums over time: a year of saves is read from the index alone.
         Index("ix_checkpoints_committed_at", "committed_at", "project_id", "run_id", "new_bytes", "raw_bytes"),
         _partial("ix_checkpoints_run_id_committed_sequence", "run_id", "sequence", where="state = 'committed'"),
+        # Rows of purged checkpoints stay for good: in a run that keeps few they are nearly all.
+        _partial("ix_checkpoints_run_id_number_kept", "run_id", "number", where="purged_at IS NULL"),
         _partial("ix_checkpoints_pinned", "opened_at", "id", where="pinned"),
         _partial("ix_checkpoints_quarantined", "state", "project_id", where="quarantined"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -114,17 +114,15 @@ def list_tensors(
     index = open_index(context, indexes, principal, checkpoint_id)
     names = _names(index, prefix)
     start = bisect_right(names, position[0]) if position else 0
-    found = list(islice(matching(islice(names, start, None), search), size + 1))
+    folded = search.casefold()
+    found = list(islice((name for name in islice(names, start, None) if is_found(name, folded)), size + 1))
     following = encode_cursor(_LIST, filters, (found[size - 1],)) if len(found) > size else None
     return Page[TensorInfo](items=[_tensor_info(index, name) for name in found[:size]], next_cursor=following)
 
 
-def matching(names: Iterable[str], search: str) -> Iterator[str]:
-    """The names that contain the text, as they are stored or as a person would write them, in upper or lower case."""
-    wanted = search.casefold()
-    for name in names:
-        if not wanted or wanted in name.casefold() or ("\\" in name and wanted in plain_text(name).casefold()):
-            yield name
+def is_found(name: str, folded: str) -> bool:
+    """Whether a name contains the text, which is case-folded: as it is stored or as a person would write it."""
+    return not folded or folded in name.casefold() or ("\\" in name and folded in plain_text(name).casefold())
 
 
 def open_index(context: ServiceContext, indexes: IndexCache, principal: Principal, checkpoint_id: str) -> Index:

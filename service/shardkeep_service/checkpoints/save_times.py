@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from shardkeep.protocol.messages import CheckpointState, Page, SaveTimes
@@ -17,6 +17,18 @@ from shardkeep_service.runs.service import find_run
 from shardkeep_service.service_context import ServiceContext
 
 _LIST: Final = "save times"
+_COLUMNS: Final = (
+    Checkpoint.id,
+    Checkpoint.attempt_id,
+    Checkpoint.number,
+    Checkpoint.save,
+    Checkpoint.step,
+    Checkpoint.state,
+    Checkpoint.world_size,
+    Checkpoint.opened_at,
+    Checkpoint.committed_at,
+)
+"""What is shown: without the report, metrics and environment, which are by far the most of a row."""
 COLUMNS_LIMIT: Final = 50
 CELLS_LIMIT: Final = 20_000
 """Ranks of all columns of a page together; a page has one column at least, however many ranks that has."""
@@ -32,10 +44,10 @@ def list_save_times(
     with context.database.read() as session:
         _, found = find_run(session, principal, project, run)
         kept = (Checkpoint.state != CheckpointState.PURGED.value, Checkpoint.purged_at.is_(None))
-        query = select(Checkpoint).where(Checkpoint.run_id == found.id, *kept)
+        query = select(*_COLUMNS).where(Checkpoint.run_id == found.id, *kept)
         if position is not None:
             query = query.where(Checkpoint.number < position[0])
-        rows = session.scalars(query.order_by(Checkpoint.number.desc()).limit(size + 1)).all()
+        rows = session.execute(query.order_by(Checkpoint.number.desc()).limit(size + 1)).all()
         page = rows[: fitting_columns([row.world_size for row in rows[:size]])]
         items = _columns(session, page)
     following = encode_cursor(_LIST, filters, (page[-1].number,)) if len(rows) > len(page) else None
@@ -52,7 +64,7 @@ def fitting_columns(world_sizes: Sequence[int]) -> int:
     return len(world_sizes)
 
 
-def _columns(session: Session, checkpoints: Sequence[Checkpoint]) -> list[SaveTimes]:
+def _columns(session: Session, checkpoints: Sequence[Row[*tuple[Any, ...]]]) -> list[SaveTimes]:
     seconds: dict[str, list[float | None]] = {row.id: [None] * row.world_size for row in checkpoints}
     opened_at = {row.id: row.opened_at for row in checkpoints}
     query = select(ManifestRow.checkpoint_id, ManifestRow.rank, ManifestRow.arrived_at)

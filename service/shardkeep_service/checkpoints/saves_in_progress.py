@@ -1,4 +1,7 @@
-"""Saves in progress: what is open or being validated, with what the ranks did so far. Four queries a page."""
+"""Saves in progress: what is open or being validated, with what the ranks did so far.
+
+The number of queries does not depend on the page.
+"""
 
 from __future__ import annotations
 

@@ -43,6 +43,6 @@ class Turns:
 def _busy() -> Refusal:
     return Refusal(
         ErrorCode.BUSY,
-        "too many requests read manifests or compare checkpoints at this moment; retry",
+        "too many requests read what whole checkpoints hold or name at this moment; retry",
         retry_after_seconds=_RETRY_AFTER_SECONDS,
     )

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from shardkeep.errors import FormatError
 from shardkeep.format.manifest import decode_manifest_values
 from shardkeep.format.segments import ValueRecord
 from shardkeep.format.value_preview import ValuePreview, preview_value
 from shardkeep.protocol.error_codes import ErrorCode
-from shardkeep.protocol.messages import Page, ValueInfo
+from shardkeep.protocol.messages import Page, ValueInfo, ValueKind
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.blob_store.errors import BlobMissing
 from shardkeep_service.checkpoints.models import ManifestRow
-from shardkeep_service.checkpoints.reading import find_readable, matching
+from shardkeep_service.checkpoints.reading import find_readable, is_found
 from shardkeep_service.checkpoints.stored_manifests import read_manifest_body
 from shardkeep_service.checkpoints.turns import Turns
 from shardkeep_service.cursors import bounded_limit, decode_cursor, encode_cursor
@@ -29,8 +29,6 @@ _LIST: Final = "values"
 MANIFESTS_LIMIT: Final = 64
 MANIFEST_BYTES_LIMIT: Final = 64 << 20
 """Of manifests read for one page, whichever comes first; one is always read. A page may be short, even empty, then."""
-
-Kind: TypeAlias = Literal["random", "position", "value"]
 
 _RANDOM_PREFIX: Final = "@rng."
 _LOOP: Final = "@loop"
@@ -45,7 +43,7 @@ class ValueFilter:
     """What the list is narrowed to. With `rank`: what this rank keeps for itself."""
 
     search: str = ""
-    kind: Kind | None = None
+    kind: ValueKind | None = None
     rank: int | None = None
 
 
@@ -112,6 +110,8 @@ def _rows(session: Session, checkpoint_id: str, *, from_rank: int, only: int | N
     query = select(ManifestRow).where(ManifestRow.checkpoint_id == checkpoint_id, ManifestRow.rank >= from_rank)
     if only is not None:
         query = query.where(ManifestRow.rank == only)
+    # Eight bytes for each chunk of a rank: far more than all the rest of the row, and not needed.
+    query = query.options(defer(ManifestRow.chunk_ids, raiseload=True))
     return session.scalars(query.order_by(ManifestRow.rank).limit(MANIFESTS_LIMIT + 1)).all()
 
 
@@ -141,7 +141,7 @@ def _page(
 def _values_of(
     context: ServiceContext, row: ManifestRow, shares: _Shares, wanted: ValueFilter, after: _Place
 ) -> Iterator[tuple[_Place, ValueInfo]]:
-    records = _read(context, row)
+    records, search = _read(context, row), wanted.search.casefold()
     samplers = _samplers(record.path for record in records)
     placed = sorted(
         (_Place(row.rank, int(shares.owner(record, row.rank) is not None), record.path), number)
@@ -152,7 +152,7 @@ def _values_of(
         if place <= after or (wanted.rank is not None and not place.own):
             continue
         record = records[number]
-        if not any(matching((record.path,), wanted.search)):
+        if not is_found(record.path, search):
             continue
         preview = preview_value(record.encoded)
         kind = _kind(record, preview, samplers)
@@ -188,7 +188,7 @@ def _samplers(paths: Iterator[str]) -> frozenset[str]:
     return frozenset(item for item, found in members.items() if len(found) == len(_SAMPLER_MEMBERS))
 
 
-def _kind(record: ValueRecord, preview: ValuePreview, samplers: frozenset[str]) -> Kind:
+def _kind(record: ValueRecord, preview: ValuePreview, samplers: frozenset[str]) -> ValueKind:
     """Judged by how the client names generators and what the states of samplers and loaders consist of."""
     if record.path.startswith(_RANDOM_PREFIX):
         return "random"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends
-from sqlalchemy import Text, cast, select
+from sqlalchemy import select
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.identifiers import CheckpointId
@@ -13,8 +13,9 @@ from shardkeep.protocol.messages import FindingInfo, IntegrityInfo, Page
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.cursors import PageCursor, PageLimit, bounded_limit, decode_cursor, encode_cursor
 from shardkeep_service.integrity.coverage import load_coverage
-from shardkeep_service.integrity.models import Finding
+from shardkeep_service.integrity.models import Finding, FindingCheckpoint
 from shardkeep_service.moments import moment
+from shardkeep_service.projects.service import find_project
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["integrity"])
@@ -25,11 +26,14 @@ _LIST: Final = "findings"
 
 
 @router.get(routes.INTEGRITY)
-def integrity(context: Context, principal: Reader) -> IntegrityInfo:
-    """How much of what is stored was compared with its digest lately."""
+def integrity(context: Context, principal: Reader, project: str | None = None) -> IntegrityInfo:
+    """How much of what is stored was compared with its digest lately: of what the token may see, or of one project."""
     with context.database.read() as session:
+        project_ids = principal.project_ids
+        if project is not None:
+            project_ids = frozenset([find_project(session, principal, project).id])
         coverage = load_coverage(
-            session, interval_seconds=context.settings.scrub_interval_seconds, project_ids=principal.project_ids
+            session, interval_seconds=context.settings.scrub_interval_seconds, project_ids=project_ids
         )
     return IntegrityInfo(
         stored_bytes=coverage.stored_bytes,
@@ -50,7 +54,10 @@ def findings(
     limit: PageLimit = 50,
     cursor: PageCursor = None,
 ) -> Page[FindingInfo]:
-    """What was found damaged or lost, newest first: what still is, or with `resolved` what was; of one `checkpoint`."""
+    """What was found damaged or lost, newest first: what still is, or with `resolved` what was.
+
+    With `checkpoint`: its own objects, and the chunks that it needed when they were found.
+    """
     principal.check_sees_whole_projects()
     size = bounded_limit(limit)
     filters = {"resolved": resolved, "checkpoint": checkpoint}
@@ -58,13 +65,14 @@ def findings(
     query = select(Finding).where(Finding.resolved_at.is_not(None) if resolved else Finding.resolved_at.is_(None))
     if principal.project_ids is not None:
         query = query.where(Finding.project_id.in_(principal.project_ids))
+    key = Finding.id
     if checkpoint is not None:
-        # An id is of fixed length and form, so it is in the JSON text only where it is in the list.
-        query = query.where(cast(Finding.harmed, Text).contains(checkpoint, autoescape=True))
+        key = FindingCheckpoint.finding_id
+        query = query.join(FindingCheckpoint, key == Finding.id).where(FindingCheckpoint.checkpoint_id == checkpoint)
     if position is not None:
-        query = query.where(Finding.id < position[0])
+        query = query.where(key < position[0])
     with context.database.read() as session:
-        rows = session.scalars(query.order_by(Finding.id.desc()).limit(size + 1)).all()
+        rows = session.scalars(query.order_by(key.desc()).limit(size + 1)).all()
     following = encode_cursor(_LIST, filters, (rows[size - 1].id,)) if len(rows) > size else None
     return Page[FindingInfo](items=[_info(row) for row in rows[:size]], next_cursor=following)
 

@@ -14,12 +14,14 @@ from shardkeep_service.access.audit import WORKER, record
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.chunks.models import Chunk, ChunkState
 from shardkeep_service.database.session_time import session_now
-from shardkeep_service.integrity.models import Damage, Finding, ObjectKind
+from shardkeep_service.inserts import insert_absent
+from shardkeep_service.integrity.models import Damage, Finding, FindingCheckpoint, ObjectKind
 
 log = structlog.get_logger("shardkeep.integrity")
 
 _KEYS_AT_A_TIME: Final = 500
 HARMED_NAMED: Final = 1_000
+"""Checkpoints that a finding itself names; the others are found by `FindingCheckpoint` only."""
 HEALED: Final = "healed: a save brought the chunk again"
 REBUILT: Final = "rebuilt"
 WHOLE_AGAIN: Final = "read again and whole"
@@ -41,20 +43,21 @@ def note_finding(
     query = select(Finding).where(Finding.object_key == object_key, Finding.resolved_at.is_(None))
     if session.scalars(query).first() is not None:
         return False
-    session.add(
-        Finding(
-            project_id=project_id,
-            checkpoint_id=checkpoint_id,
-            kind=kind.value,
-            damage=damage.value,
-            object_key=object_key,
-            digest=digest,
-            detail=detail[:1000],
-            harmed=[],
-            found_at=session_now(session),
-        )
+    finding = Finding(
+        project_id=project_id,
+        checkpoint_id=checkpoint_id,
+        kind=kind.value,
+        damage=damage.value,
+        object_key=object_key,
+        digest=digest,
+        detail=detail[:1000],
+        harmed=[],
+        found_at=session_now(session),
     )
+    session.add(finding)
     session.flush()
+    if kind is not ObjectKind.CHUNK:  # who needs a chunk is told by `note_harm`
+        _connect(session, finding, [checkpoint_id])
     facts = {"kind": kind.value, "damage": damage.value, "detail": detail}
     record(session, WORKER, "object.damaged", target=object_key, project_id=project_id, detail=facts)
     log.error("object_damaged", key=object_key, checkpoint=checkpoint_id, **facts)
@@ -64,8 +67,14 @@ def note_finding(
 def note_harm(session: Session, object_key: str, checkpoint_ids: Sequence[str]) -> None:
     """Adds the checkpoints that need the object to its open finding."""
     query = select(Finding).where(Finding.object_key == object_key, Finding.resolved_at.is_(None)).with_for_update()
-    for finding in session.scalars(query):
+    for finding in session.scalars(query).all():
         finding.harmed = sorted({*finding.harmed, *checkpoint_ids})[:HARMED_NAMED]
+        _connect(session, finding, checkpoint_ids)
+
+
+def _connect(session: Session, finding: Finding, checkpoint_ids: Sequence[str]) -> None:
+    rows = [{"checkpoint_id": checkpoint_id, "finding_id": finding.id} for checkpoint_id in checkpoint_ids]
+    insert_absent(session, FindingCheckpoint, rows)
 
 
 def settle_findings(session: Session, project_id: str | None = None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from sqlalchemy import JSON, Index, String
+from sqlalchemy import JSON, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shardkeep_service.database.base import Base, BigInt, Id, Micros
@@ -46,7 +46,20 @@ class Finding(Base):
     """What the object's bytes should have; None for a commit record."""
     detail: Mapped[str] = mapped_column(String(1000))
     harmed: Mapped[list[str]] = mapped_column(JSON, default=list)
-    """Ids of the checkpoints that needed it when it was found; of very many the first ones."""
+    """Ids of the checkpoints that needed it when it was found; of very many the first ones. To be shown: to find by one
+    there is `FindingCheckpoint`.
+    """
     found_at: Mapped[Micros]
     resolved_at: Mapped[Micros | None]
     resolution: Mapped[str | None] = mapped_column(String(1000))
+
+
+class FindingCheckpoint(Base):
+    """A checkpoint that a finding is about: its own manifest, index or record, or a chunk that it needed."""
+
+    __tablename__ = "finding_checkpoints"
+
+    checkpoint_id: Mapped[Id] = mapped_column(primary_key=True)
+    finding_id: Mapped[int] = mapped_column(
+        BigInt, ForeignKey("integrity_findings.id"), primary_key=True, autoincrement=False
+    )

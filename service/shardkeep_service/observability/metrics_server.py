@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from shardkeep.protocol import routes
-from shardkeep_service.access.gate import Gate, bearer_token
+from shardkeep_service.access.bearer import bearer_token
+from shardkeep_service.access.gate import Gate
 from shardkeep_service.access.metrics_access import check_may_read
 from shardkeep_service.database.errors import DatabaseFailed
 from shardkeep_service.errors import Refusal

@@ -22,6 +22,6 @@ WindowHours = Annotated[int, Query(ge=1, le=WINDOW_HOURS_LIMIT, description="How
 def overview(
     request: Request, principal: Reader, project: str | None = None, window_hours: WindowHours = 168
 ) -> OverviewInfo:
-    """What is stored, how it grows and how saves went, some seconds old at most."""
+    """What is stored, how it grows and how saves went, some seconds old; older while a newer one is being counted."""
     overviews: Overviews = request.app.state.overviews
     return overviews.overview(principal, project, window_hours=window_hours)

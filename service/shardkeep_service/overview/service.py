@@ -39,7 +39,7 @@ class _Question:
 
 @dataclass(slots=True)
 class _Answered:
-    """The last overview of a question, when it was made by database time, and who is making the next one."""
+    """The last overview of a question, when it was ready by database time, and the lock of who makes the next one."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     at: int = 0
@@ -47,7 +47,10 @@ class _Answered:
 
 
 class Overviews:
-    """The overviews of one process. Of many who ask at once one counts, and the others get what it found."""
+    """The overviews of one process. Of many who ask at once one counts; the others get the one before, at once.
+
+    Where there is none before they wait for the first. So however long counting takes, it takes one request thread.
+    """
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
@@ -59,10 +62,21 @@ class Overviews:
         principal.check_sees_whole_projects()
         question = self._question(principal, project, window_hours)
         answered = self._find(question)
-        with answered.lock, self._context.database.read() as session:
+        if not answered.lock.acquire(blocking=answered.info is None):
+            assert answered.info is not None  # it is never taken away again
+            return answered.info
+        try:
+            return self._fresh(answered, question)
+        finally:
+            answered.lock.release()
+
+    def _fresh(self, answered: _Answered, question: _Question) -> OverviewInfo:
+        """The last one while it is remembered, else a new one; under its lock."""
+        with self._context.database.read() as session:
             now = self._context.database.now(session)
             if answered.info is None or not 0 <= now - answered.at < micros(REMEMBERED_SECONDS):
-                answered.info, answered.at = _overview(session, question, now=now), now
+                answered.info = _overview(session, question, now=now)
+                answered.at = self._context.database.now(session)  # from then on: whoever waited meanwhile gets it
             return answered.info
 
     def _question(self, principal: Principal, project: str | None, window_hours: int) -> _Question:

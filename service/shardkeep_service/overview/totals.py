@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, true
+from sqlalchemy import ColumnElement, func, literal, select, true
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from shardkeep.protocol.messages import CheckpointState
@@ -95,8 +95,10 @@ def sum_stored_bytes(session: Session, reach: Reach) -> int:
 
 def sum_declared_bytes(session: Session, reach: Reach) -> int:
     """Stored bytes whose digest nobody has compared yet."""
-    declared = (Chunk.verification == Verification.DECLARED.value, Chunk.state == ChunkState.STORED.value)
-    query = select(func.coalesce(func.sum(Chunk.size_bytes), 0)).where(*declared, reach.holds(Chunk.project_id))
+    # Written into the statement: by a parameter no database knows that its partial index will do.
+    declared = Chunk.verification == literal(Verification.DECLARED.value, literal_execute=True)
+    stored = Chunk.state == ChunkState.STORED.value
+    query = select(func.coalesce(func.sum(Chunk.size_bytes), 0)).where(declared, stored, reach.holds(Chunk.project_id))
     return int(session.scalars(query).one())
 
 

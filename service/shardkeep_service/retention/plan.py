@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shardkeep.protocol.durations import duration_text
 from shardkeep.protocol.messages import BestRule, RetentionRules
 from shardkeep_service.moments import MICROS_PER_SECOND
 
@@ -106,13 +107,13 @@ def plan_retention(
 def _verdict(candidate: Candidate, keeps: Collection[Reason], rules: RetentionRules) -> Verdict:
     if keeps:
         return Verdict(candidate, kept=True, reasons=tuple(keeps))
-    days = rules.off_line_seconds / 86_400
+    span = duration_text(rules.off_line_seconds)
     if candidate.quarantined:
-        reason = Reason(Why.QUARANTINED_LONG, f"it is damaged, and was committed more than {days:g} days ago")
+        reason = Reason(Why.QUARANTINED_LONG, f"it is damaged, and was committed more than {span} ago")
     elif candidate.on_line:
         reason = Reason(Why.NO_RULE, "no rule keeps it")
     else:
-        reason = Reason(Why.OFF_LINE_LONG, f"a rollback left it off the line more than {days:g} days ago")
+        reason = Reason(Why.OFF_LINE_LONG, f"a rollback left it off the line more than {span} ago")
     return Verdict(candidate, kept=False, reasons=(reason,))
 
 
@@ -176,11 +177,11 @@ def _each(ordered: Sequence[Candidate], rules: RetentionRules, *, now: int) -> I
             yield candidate.id, Reason(Why.TAGGED, f"it has the tag {', '.join(named)}")
         young = rules.younger_than_seconds
         if young is not None and candidate.committed_at > now - young * MICROS_PER_SECOND:
-            yield candidate.id, Reason(Why.YOUNGER_THAN, f"it was committed less than {young} s ago")
+            yield candidate.id, Reason(Why.YOUNGER_THAN, f"it was committed less than {duration_text(young)} ago")
         since = now - rules.off_line_seconds * MICROS_PER_SECOND
         if candidate.quarantined:
             if candidate.committed_at > since:
                 yield candidate.id, Reason(Why.QUARANTINED_KEPT, "it is damaged, and a save may heal it")
         elif not candidate.on_line and (candidate.off_line_since or candidate.committed_at) > since:
-            text = f"a rollback left it off the line less than {rules.off_line_seconds} s ago"
+            text = f"a rollback left it off the line less than {duration_text(rules.off_line_seconds)} ago"
             yield candidate.id, Reason(Why.OFF_LINE_KEPT, text)

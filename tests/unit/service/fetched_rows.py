@@ -23,6 +23,7 @@ class Fetched:
     """One entry for each statement that a request sent."""
 
     statements: list[str] = field(default_factory=list)
+    parameters: list[Any] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
 
     @property
@@ -66,10 +67,11 @@ def counted(database: Database) -> Iterator[Fetched]:
     """What requests fetch while the block runs, but for the look-up of their token and the clock."""
     fetched = Fetched()
 
-    def wrap(_connection: object, cursor: Any, statement: str, _parameters: object, context: Any, _many: bool) -> None:
+    def wrap(_connection: object, cursor: Any, statement: str, parameters: Any, context: Any, _many: bool) -> None:
         if _REQUEST_THREADS not in threading.current_thread().name or any(part in statement for part in _OF_THE_GATE):
             return
         fetched.statements.append(statement)
+        fetched.parameters.append(parameters)
         fetched.rows.append(0)
         context.cursor = _CountingCursor(cursor, fetched, len(fetched.rows) - 1)
 
@@ -78,3 +80,15 @@ def counted(database: Database) -> Iterator[Fetched]:
         yield fetched
     finally:
         event.remove(database.engine, "after_cursor_execute", wrap)
+
+
+def plan_of(database: Database, fetched: Fetched, part: str) -> str:
+    """How the database reads what the one statement asks for that contains `part`, whatever its tables hold now."""
+    [at] = [number for number, statement in enumerate(fetched.statements) if part in statement]
+    explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
+    with database.read() as session:
+        connection = session.connection()
+        if not database.is_sqlite:
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # the quickest for tables of few rows
+        rows = connection.exec_driver_sql(f"{explain} {fetched.statements[at]}", fetched.parameters[at])
+        return "\n".join(str(row[-1]) for row in rows)

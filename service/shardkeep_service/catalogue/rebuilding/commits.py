@@ -90,6 +90,7 @@ def _add(source: Source, record: CommitRecord) -> None:
     with source.context.database.write() as session:
         ensure_project(session, source, record.project_id, record.project, record.project_created_at)
         ensure_run(session, source, record.project_id, record.run_id, record.run, record.run_created_at)
+        lock_run(session, record.run_id)  # its sums change with the state
         ensure_attempt(session, source, record.attempt, run_id=record.run_id)
         _insert(session, source, record, parts)
     source.report.checkpoints += 1

@@ -11,6 +11,7 @@ from shardkeep_service.catalogue.outbox import record_checkpoint
 from shardkeep_service.catalogue.rebuilding.newest import Source
 from shardkeep_service.checkpoints.models import Checkpoint, ManifestRow
 from shardkeep_service.checkpoints.repository import lock_checkpoint
+from shardkeep_service.runs.repository import lock_run
 
 
 def settle_unrecorded(source: Source, project_id: str) -> None:
@@ -31,6 +32,7 @@ def _settle(source: Source, checkpoint_id: str) -> None:
     listed = {key for _, key, _ in source.listing.manifests(checkpoint_id)}
     query = select(ManifestRow.object_key).where(ManifestRow.checkpoint_id == checkpoint_id)
     with source.context.database.write() as session:
+        lock_run(session, session.get_one(Checkpoint, checkpoint_id).run_id)  # its sums change with the state
         row = lock_checkpoint(session, checkpoint_id)
         if set(session.scalars(query)) <= listed:
             record_checkpoint(session, checkpoint_id)

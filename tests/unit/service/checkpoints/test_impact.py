@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
 from tests.unit.service.access.holders import first_admin
@@ -83,3 +85,19 @@ def test_a_jobs_token_is_not_told_what_other_runs_share(training: Training) -> N
     admin.mint("beside").refused("unknown_checkpoint", "GET", path)
     bound = {"authorization": f"Bearer {training.service.new_token(Scope.READ, project='project')}"}
     assert training.service.ask("GET", path, headers=bound)["is_latest"]
+
+
+def test_while_the_freed_bytes_are_summed_up_all_turns_of_values_and_differences_are_free(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Summing them up reads what every manifest of the project names: minutes, in a large one."""
+    saved = training.save(training.start(), save=1, step=1)
+    turns = training.service.control.turns
+
+    def sum_up(*_: Any) -> int:
+        with turns.turn(), turns.turn():
+            return 7
+
+    monkeypatch.setattr("shardkeep_service.checkpoints.impact.freed_bytes", sum_up)
+
+    assert impact(training, saved)["freed_bytes"] == 7

@@ -23,6 +23,7 @@ from shardkeep.pytorch.saving import LOOP_PATH
 from shardkeep_service.checkpoints import values
 from shardkeep_service.checkpoints.models import ManifestRow
 from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.fetched_rows import counted
 from tests.unit.service.training import Packed, Part, Training, pack, weights
 
 pytestmark = BOTH_DATABASES
@@ -205,6 +206,17 @@ def test_a_page_reads_a_bounded_number_of_manifests_and_goes_on_from_there(
     assert [item["rank"] for item in listed(training, saved, search="mine")] == list(range(world_size))
     assert page(training, saved, search="nothing")["items"] == []
     assert page(training, saved, search="nothing")["next_cursor"] is not None
+
+
+def test_a_page_loads_no_lists_of_chunks(training: Training) -> None:
+    """They are nearly all of a rank's row: 8 bytes for each of its chunks."""
+    saved = saved_with(training, [record(1, "x")])
+
+    with counted(training.service.database) as fetched:
+        assert [item["name"] for item in page(training, saved)["items"]] == ["x"]
+
+    [of_manifests] = [statement for statement in fetched.statements if "FROM manifests" in statement]
+    assert "chunk_ids" not in of_manifests
 
 
 def test_a_manifest_that_is_lost_is_an_error_and_never_an_empty_page(training: Training) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import update
 
 from shardkeep.protocol import routes
 from shardkeep_service.access.models import AuditEntry
+from shardkeep_service.access.scopes import Scope as TokenScope
 from shardkeep_service.blob_store.errors import BlobStoreUnavailable
 from shardkeep_service.blob_store.file_system import FileSystemBlobStore
 from shardkeep_service.catalogue.rebuilding.rebuild import rebuild
@@ -34,8 +35,8 @@ def scrub_all(training: Training) -> ScrubReport:
     return Scrub(context, Scope(now), Turn(), bytes_per_second=0).run()
 
 
-def findings(training: Training, *, resolved: bool = False) -> list[dict[str, Any]]:
-    page = training.service.ask("GET", routes.FINDINGS, query={"resolved": resolved})
+def findings(training: Training, *, resolved: bool = False, **narrowed: str) -> list[dict[str, Any]]:
+    page = training.service.ask("GET", routes.FINDINGS, query={"resolved": resolved, **narrowed})
     items: list[dict[str, Any]] = page["items"]
     return items
 
@@ -354,8 +355,6 @@ def test_a_harmed_checkpoint_whose_flag_a_crash_kept_from_being_set_is_flagged_b
 
 
 def test_findings_of_other_projects_are_hidden(training: Training, stored: StoredObjects, saved: list[str]) -> None:
-    from shardkeep_service.access.scopes import Scope as TokenScope
-
     stored.flip_a_bit(stored.of("chunks", saved[1])[0])
     scrub_all(training)
     other = Training(training.service, project="elsewhere")
@@ -365,6 +364,25 @@ def test_findings_of_other_projects_are_hidden(training: Training, stored: Store
     assert other.service.ask("GET", routes.FINDINGS, headers=headers)["items"] == []
     assert other.service.ask("GET", routes.INTEGRITY, headers=headers)["open_findings"] == 0
     assert len(findings(training)) == 1
+
+
+def test_integrity_can_be_asked_for_one_project(training: Training, stored: StoredObjects, saved: list[str]) -> None:
+    elsewhere = Training(training.service, project="elsewhere")
+    elsewhere.save(elsewhere.start(), save=1, step=1)
+    stored.flip_a_bit(stored.of("chunks", saved[1])[0])
+    scrub_all(training)
+
+    whole, mine, theirs = (
+        training.service.ask("GET", routes.INTEGRITY, query=query)
+        for query in ({}, {"project": "project"}, {"project": "elsewhere"})
+    )
+
+    assert whole["stored_bytes"] == mine["stored_bytes"] + theirs["stored_bytes"]
+    assert mine["stored_bytes"] > theirs["stored_bytes"] > 0
+    assert (mine["open_findings"], theirs["open_findings"]) == (1, 0)
+    bound = {"authorization": f"Bearer {training.service.new_token(TokenScope.READ, project='elsewhere')}"}
+    assert training.service.ask("GET", routes.INTEGRITY, headers=bound, query={"project": "elsewhere"}) == theirs
+    training.service.refused("unknown_project", "GET", routes.INTEGRITY, headers=bound, query={"project": "project"})
 
 
 def test_findings_can_be_asked_for_by_the_checkpoint_they_harm(
@@ -384,6 +402,37 @@ def test_findings_can_be_asked_for_by_the_checkpoint_they_harm(
     assert {item["checkpoint_id"] for item in [*page["items"], *others]} == {saved[0]}
     assert all(saved[0] in item["harmed"] for item in [*page["items"], *others])
     assert harming("ckp_" + "0" * 32) == {"items": [], "next_cursor": None}
+
+
+def test_a_finding_is_found_by_every_checkpoint_it_harms_however_many_it_names(
+    training: Training, stored: StoredObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardkeep_service.integrity.findings.HARMED_NAMED", 1)
+    packed = training.pack_all(10)
+    saved = [training.save(training.start(), save=1, step=10, packed=packed) for _ in range(3)]
+    stored.flip_a_bit(stored.of("chunks", saved[0])[0])
+    scrub_all(training)
+
+    [finding] = findings(training)
+
+    assert finding["harmed"] == [min(saved)]
+    for checkpoint_id in saved:
+        assert findings(training, checkpoint=checkpoint_id) == [finding]
+    scrub_all(training)
+    assert findings(training, checkpoint=max(saved)) == [finding]
+
+
+def test_a_finding_of_a_checkpoints_own_object_is_found_by_it_also_where_it_harms_nothing(
+    training: Training, stored: StoredObjects, saved: list[str]
+) -> None:
+    [damaged] = stored.of("commits", saved[1])
+    stored.flip_a_bit(damaged, place=100)
+    scrub_all(training)
+
+    [finding] = findings(training, checkpoint=saved[1])
+
+    assert (finding["kind"], finding["object_key"], finding["harmed"]) == ("commit_record", damaged, [])
+    assert findings(training, checkpoint=saved[0]) == []
 
 
 def test_a_rebuild_keeps_what_the_scrub_cannot_know_and_a_scrub_after_it_proves_the_bytes(

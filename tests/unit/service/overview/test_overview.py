@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -10,12 +12,14 @@ import pytest
 from sqlalchemy import update
 
 from shardkeep.protocol import routes
+from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.scopes import Scope
 from shardkeep_service.chunks.models import Chunk, Verification
 from shardkeep_service.garbage_collection.collector import collect
 from shardkeep_service.integrity.findings import note_finding
 from shardkeep_service.integrity.models import Damage, ObjectKind
-from shardkeep_service.overview.service import REMEMBERED_SECONDS
+from shardkeep_service.overview import totals
+from shardkeep_service.overview.service import REMEMBERED_SECONDS, Overviews
 from shardkeep_service.worker.lease import WorkerLease
 from shardkeep_service.worker.loop import Turn
 from tests.unit.service.access.holders import Holder, first_admin
@@ -23,6 +27,7 @@ from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.rows import add_place
 from tests.unit.service.training import Training
+from tests.waiting import wait_until
 
 pytestmark = BOTH_DATABASES
 HOUR_SECONDS = 3_600
@@ -166,3 +171,57 @@ def test_it_is_remembered_for_some_seconds_for_each_reach_alone(local: LocalServ
     assert overview(local, window_hours=24)["runs"] == 3
     local.advance(REMEMBERED_SECONDS + 1)
     assert [overview(asker)["runs"] for asker in (local, bound)] == [3, 2]
+
+
+SEES_ALL = Principal("tok_1", "all", Scope.READ, None)
+
+
+def test_of_many_who_ask_at_once_one_counts_however_long_it_takes(
+    local: LocalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overviews, asked, counted = Overviews(local.context), threading.Semaphore(0), []
+    count_projects = totals.count_projects
+
+    def count_slowly(*arguments: Any) -> int:
+        counted.append(1)
+        for _ in range(5 if len(counted) == 1 else 0):
+            asked.acquire(timeout=60)
+        local.advance(REMEMBERED_SECONDS + 1)
+        return count_projects(*arguments)
+
+    def ask() -> Any:
+        asked.release()
+        return overviews.overview(SEES_ALL, None, window_hours=1)
+
+    monkeypatch.setattr(totals, "count_projects", count_slowly)
+    with ThreadPoolExecutor(5) as threads:
+        found = [asking.result(60) for asking in [threads.submit(ask) for _ in range(5)]]
+
+    assert len(counted) == 1
+    assert all(one is found[0] for one in found)
+
+
+def test_who_asks_while_the_next_one_is_counted_gets_the_last_at_once(
+    local: LocalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overviews, counting, go_on = Overviews(local.context), threading.Event(), threading.Event()
+    first = overviews.overview(SEES_ALL, None, window_hours=1)
+    local.advance(REMEMBERED_SECONDS + 1)
+
+    def count_slowly(*_: Any) -> int:
+        counting.set()
+        assert go_on.wait(60)
+        return 7
+
+    monkeypatch.setattr(totals, "count_projects", count_slowly)
+    with ThreadPoolExecutor(2) as threads:
+        next_one = threads.submit(overviews.overview, SEES_ALL, None, window_hours=1)
+        assert counting.wait(60)
+        meanwhile = threads.submit(overviews.overview, SEES_ALL, None, window_hours=1)
+        try:
+            wait_until(meanwhile.done, seconds=20)
+        finally:
+            go_on.set()
+        assert meanwhile.result() is first
+        assert next_one.result(60).projects == 7
+    assert overviews.overview(SEES_ALL, None, window_hours=1).projects == 7

@@ -10,6 +10,7 @@ from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
 from tests.unit.service.access.holders import Holder, first_admin
 from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.fetched_rows import counted
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training
 
@@ -79,6 +80,9 @@ def test_states_tell_new_saving_idle_and_deleted_runs_apart(local: LocalService)
         "idle": ["project/idle"],
         "deleted": ["project/gone"],
     }
+    each = {run["name"]: local.ask("GET", f"/v1/projects/project/runs/{run['name']}") for run in listed(local)}
+    assert {name: run["state"] for name, run in each.items()} == {run["name"]: run["state"] for run in listed(local)}
+    assert local.ask("GET", routes.path(routes.RUN_BY_ID, run=run_id))["state"] == "deleted"
     shown = {run["name"]: run["state"] for run in listed(local)}
     assert shown == {"untouched": "new", "idle": "idle", "saving": "saving", "first-save": "saving"}
     [deleted] = listed(local, state="deleted")
@@ -105,6 +109,19 @@ def test_what_has_nothing_to_sort_by_comes_last_in_both_directions(local: LocalS
     assert names(local, sort="stored_bytes")[0] == "project/c"
     assert names(local, sort="created", order="asc") == names(local, sort="name", order="asc")
     assert names(local) == names(local, sort="last_committed", order="desc")
+
+
+@pytest.mark.parametrize("sort", ["last_step", "last_committed"])
+def test_new_runs_are_not_looked_for_among_those_that_have_committed(local: LocalService, sort: str) -> None:
+    for run, steps in (("a", (5,)), ("b", ()), ("c", (1,)), ("d", ())):
+        make_run(local, run, steps=steps)
+
+    with counted(local.database) as fetched:
+        page = local.ask("GET", routes.ALL_RUNS, query={"state": "new", "sort": sort})
+
+    assert sorted(run["name"] for run in page["items"]) == ["b", "d"]
+    [of_runs] = [statement for statement in fetched.statements if "FROM runs" in statement]
+    assert "IS NULL" in of_runs
 
 
 def test_runs_that_sort_alike_are_all_listed_once(local: LocalService) -> None:

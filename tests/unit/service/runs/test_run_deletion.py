@@ -9,6 +9,7 @@ from shardkeep_service.access.scopes import Scope
 from shardkeep_service.catalogue.commit_records import write_commit_records
 from shardkeep_service.garbage_collection.collector import steps
 from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.fetched_rows import counted
 from tests.unit.service.training import Training
 
 pytestmark = BOTH_DATABASES
@@ -45,6 +46,24 @@ def test_a_deleted_run_takes_its_checkpoints_along_and_comes_back_with_them(trai
     assert training.latest_id() == kept[1]
     assert training.info(gone_before)["state"] == "deleted"
     assert training.load(kept[0]).shape == (4, 4)
+
+
+def test_a_run_is_deleted_and_restored_by_as_many_statements_however_long_it_is(training: Training) -> None:
+    sent: dict[str, list[int]] = {"DELETE": [], "POST": []}
+    for run, saves in (("short", 1), ("long", 12)):
+        one = Training(training.service, run=run)
+        attempt = one.start()
+        saved = [one.save(attempt, save=save, step=save) for save in range(1, saves + 1)]
+        path = run_path(one)
+        versions = [one.info(checkpoint)["version"] for checkpoint in saved]
+        for version, (method, target) in enumerate((("DELETE", path), ("POST", f"{path}/restore")), start=1):
+            with counted(training.service.database) as fetched:
+                training.service.ask(method, target, **seen(version))
+            sent[method].append(len(fetched.statements))
+        assert [one.info(checkpoint)["version"] for checkpoint in saved] == [version + 2 for version in versions]
+        assert one.latest_id() == saved[-1]
+
+    assert {method: len(set(counts)) for method, counts in sent.items()} == {"DELETE": 1, "POST": 1}, sent
 
 
 def test_repeating_either_changes_nothing_and_a_stale_version_is_refused(training: Training) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from sqlalchemy import delete, insert, update
+import pytest
+from sqlalchemy import delete, insert, text, update
 from sqlalchemy.orm import Session
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import CheckpointState
 from shardkeep_service.checkpoints.models import Checkpoint
 from shardkeep_service.database.database import Database
-from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.databases import BOTH_DATABASES, POSTGRESQL
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.rows import Place, add_place
 from tests.unit.service.runs.run_sums import Sums, counted_sums, kept_sums
 from tests.unit.service.training import Training
 
-pytestmark = BOTH_DATABASES
 STATES = [state.value for state in CheckpointState]
 
 
@@ -30,6 +30,7 @@ def checked_sums(database: Database) -> Sums:
     return kept
 
 
+@BOTH_DATABASES
 def test_sums_follow_any_change_of_any_rows(database: Database) -> None:
     """Also one that no part of the service makes: an older one, or an operator, writes what it knows of."""
     chance = random.Random(7)
@@ -78,6 +79,7 @@ def _insert(session: Session, place: Place, *, number: int, state: str) -> None:
     )  # fmt: skip
 
 
+@BOTH_DATABASES
 def test_sums_follow_the_life_of_checkpoints_and_of_their_run(local: LocalService, training: Training) -> None:
     attempt = training.start()
     saved = [training.save(attempt, save=number, step=10 * number) for number in (1, 2, 3)]
@@ -103,6 +105,7 @@ def test_sums_follow_the_life_of_checkpoints_and_of_their_run(local: LocalServic
     assert checked_sums(local.database)[run_id][0] == 1
 
 
+@BOTH_DATABASES
 def test_the_last_checkpoint_is_that_of_the_highest_sequence_whatever_its_step(
     local: LocalService, training: Training
 ) -> None:
@@ -111,3 +114,29 @@ def test_the_last_checkpoint_is_that_of_the_highest_sequence_whatever_its_step(
 
     [sums] = checked_sums(local.database).values()
     assert sums[4:6] == (rolled_back, 100)
+
+
+@pytest.mark.parametrize("database_kind", [POSTGRESQL], indirect=True)
+def test_a_statement_changes_a_run_once_or_not_at_all_however_many_of_its_checkpoints_it_changes(
+    database: Database,
+) -> None:
+    """Each change makes a version of the run's row, and each later one of the transaction walks past all of them."""
+    place = add_place(database, state=CheckpointState.COMMITTED)
+    mine = Checkpoint.run_id == place.run_id
+    with database.write() as session:
+        for number in range(2, 40):
+            _insert(session, place, number=number, state=CheckpointState.COMMITTED.value)
+
+    def updates(session: Session) -> int:
+        counter = "SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'runs'"
+        return int(session.execute(text(counter)).scalar_one())
+
+    written: list[int] = []
+    with database.write() as session:
+        for values in ({"state": "deleted"}, {"state": "committed"}, {"scrubbed_at": 7, "pinned": True}):
+            before = updates(session)
+            session.execute(update(Checkpoint).where(mine).values(**values))
+            written.append(updates(session) - before)
+
+    assert written == [2, 2, 0], "the sums, and the last one, in a statement each"
+    assert [sums[0] for sums in checked_sums(database).values()] == [39]

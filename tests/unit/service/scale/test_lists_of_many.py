@@ -6,6 +6,7 @@ Run it with `-s` to see the times.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from shardkeep_service.overview.service import REMEMBERED_SECONDS
 from tests.servers.filled_catalogue import Catalogue, fill
 from tests.servers.migrated_databases import MigratedDatabases
 from tests.unit.service.databases import POSTGRESQL, SQLITE
-from tests.unit.service.fetched_rows import Fetched, counted
+from tests.unit.service.fetched_rows import Fetched, counted, plan_of
 from tests.unit.service.local_service import NEVER_SECONDS, LocalService
 
 SMALL, LARGE = 10, 200
@@ -112,6 +113,7 @@ def lists(catalogue: Catalogue) -> Iterator[Asked]:
         yield Asked(routes.AUDIT, wanted)
     for resolved in (False, True):
         yield Asked(routes.FINDINGS, {"resolved": resolved})
+    yield Asked(routes.FINDINGS, {"checkpoint": catalogue.saving[0]})
 
 
 def ask(filled: Filled, asked: Asked, **page: Any) -> tuple[dict[str, Any], Fetched, float]:
@@ -161,6 +163,25 @@ def test_no_list_fetches_more_than_a_page_and_the_number_of_queries_stays(filled
             f" {milliseconds:8.1f} ms, the next page {next_milliseconds:8.1f} ms"
         )
     assert faults == []
+
+
+def test_what_few_rows_are_about_is_read_by_an_index_that_holds_no_others(filled: Filled) -> None:
+    """However many there are of the others: of other targets, purged checkpoints, other findings, verified chunks."""
+    wanted = (
+        (Asked(routes.AUDIT, {"target": "nothing"}), "FROM audit_log", r"\bix_audit_log_target_id\b"),
+        (Asked(routes.RUN_SAVE_TIMES), "checkpoints.committed_at", r"\bix_checkpoints_run_id_number_kept\b"),
+        (
+            Asked(routes.FINDINGS, {"checkpoint": filled.catalogue.saving[0]}),
+            "FROM integrity_findings",
+            r"\b(pk|sqlite_autoindex)_finding_checkpoints",
+        ),
+        (Asked(routes.OVERVIEW, {"window_hours": 3}), "sum(chunks.size_bytes)", r"\bix_chunks_declared\b"),
+    )
+    for asked, part, index in wanted:
+        _, fetched, _ = ask(filled, asked)
+        plan = plan_of(filled.service.database, fetched, part)
+        assert re.search(index, plan), f"{asked.name}: {plan}"
+        assert not re.search(r"\bSCAN\b|TEMP B-TREE|Seq Scan|\bSort\b", plan), f"{asked.name}: {plan}"
 
 
 def test_the_list_of_lists_is_complete(filled: Filled) -> None:
