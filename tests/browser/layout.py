@@ -56,6 +56,16 @@ _MEASURE: Final = """
       faults.push(`the text of ${name(one)} sticks out of it`);
   }
 
+  for (const one of document.querySelectorAll('main td, main th')) {
+    const box = one.getBoundingClientRect();
+    if (one.textContent.trim().length > 12 && box.height > 2 * box.width)
+      faults.push(`${name(one)} is ${Math.round(box.width)} px wide and ${Math.round(box.height)} px high`);
+  }
+  for (const one of document.querySelectorAll('[role=tab][aria-selected=true]')) {
+    const box = one.getBoundingClientRect(), seen = shown(one);
+    if (seen.right - seen.left < box.width - 2) faults.push(`the selected tab ${name(one)} is out of sight`);
+  }
+
   for (let i = 0; i < controls.length; i++) for (let j = i + 1; j < controls.length; j++) {
     const [a, b] = [controls[i], controls[j]];
     if (a.contains(b) || b.contains(a) || isAbove(a) !== isAbove(b)) continue;
@@ -94,7 +104,9 @@ _LEVELS: Final = """
 
 
 def layout_faults(page: Page) -> list[str]:
-    """A page wider than its window, controls that lie over one another, and controls whose text is cut off."""
+    """A page wider than its window, controls that lie over one another, controls whose text is cut off, texts that are
+    broken to slivers, and selected tabs that are out of sight.
+    """
     found: list[str] = page.evaluate(_MEASURE)
     return found
 

@@ -94,6 +94,7 @@ def test_a_run_that_is_not_there_is_asked_for_once(dashboard: Dashboard) -> None
     asked = requests_of(dashboard.page)
     page = dashboard.open("/runs/demo/nothing", heading="demo/nothing")
     expect(page.get_by_role("alert")).to_contain_text("unknown_run")
+    expect(page.get_by_role("button", name="Checkpoint now")).to_have_count(0)  # there is nothing to ask for
     asked.clear()
     page.clock.run_for(60_000)
     page.evaluate("fetch('/v1/token')")

@@ -81,8 +81,16 @@ def test_nothing_beyond_this_machine_is_reached(browser: Browser, site: OtherSit
         ("<button>one</button><button style='margin-left: -20px'>two</button>", "overlap by"),
         ("<button style='width: 30px; overflow: hidden; white-space: nowrap'>a long text</button>", "is cut off"),
         ("<a href=/ style='display: block; width: 30px; white-space: nowrap'>a long text</a>", "sticks out of it"),
+        (
+            "<main><table style='width: 40px; overflow-wrap: anywhere'><tr><td>model.layers.0.weight</table></main>",
+            "px wide and",
+        ),
+        (
+            "<p style='width: 9em; overflow: auto'><b role=tab aria-selected=true style='margin-left: 9em'>two</b>",
+            "is out of sight",
+        ),
     ],
-    ids=["too wide", "overlap", "cut off", "sticks out"],
+    ids=["too wide", "overlap", "cut off", "sticks out", "sliver", "tab"],
 )
 def test_faults_of_layout_are_found(browser: Browser, site: OtherSite, page: str, expected: str) -> None:
     dashboard = Dashboard(browser, site.url(), size=PHONE)

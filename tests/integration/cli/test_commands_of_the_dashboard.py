@@ -22,7 +22,7 @@ PATHS: Final = ("model.safetensors", "./weights")
 """What stands for a path in them."""
 WRONG_USAGE: Final = 2
 _NAMED: Final = re.compile(r"""(?:command|text)=(?:"([^"]+)"|\{`([^`]+)`\})""")
-_WORDS: Final = {"scope": "read", "checkpoint.id": "ckp_" + "0" * 32}
+_WORDS: Final = {"scope": "read", "checkpoint.id": "ckp_" + "0" * 32, "place": "demo/run"}
 """What stands for `${...}` where it is not a project and a run."""
 
 

@@ -13,6 +13,8 @@ export interface Column<Row> {
   sort?: string
   /** `end` for figures. */
   align?: 'end'
+  /** Long texts, which keep room to be read in where the table is narrow. */
+  wide?: boolean
   /** The column that names the row: its cell is the row's header. The first one, unless another says so. */
   names?: boolean
 }
@@ -57,7 +59,7 @@ export function DataTable<Row>(props: DataTableProps<Row>): ReactNode {
               return (
                 <tr key={key} data-row={key} tabIndex={-1} aria-current={key === selected || undefined}>
                   {columns.map((column, index) => {
-                    const className = classes(column.align === 'end' && styles.end)
+                    const className = classes(column.align === 'end' && styles.end, column.wide && styles.wide)
                     return index === naming ? (
                       <th key={column.id} scope="row" className={className}>
                         {column.cell(row)}

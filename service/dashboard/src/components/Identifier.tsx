@@ -1,4 +1,5 @@
 import type { ReactNode } from 'react'
+import { classes } from './classes'
 import { CopyButton } from './CopyButton'
 import styles from './Identifier.module.css'
 
@@ -16,7 +17,7 @@ const SHORT = 12
 export function Identifier({ value, label, short = false }: IdentifierProps): ReactNode {
   const shown = short && value.length > SHORT ? `${value.slice(0, SHORT)}…` : value
   return (
-    <span className={styles.identifier}>
+    <span className={classes(styles.identifier, short && styles.short)}>
       <code title={value}>{shown}</code>
       <CopyButton text={value} label={label} />
     </span>

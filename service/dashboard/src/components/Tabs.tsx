@@ -1,4 +1,4 @@
-import { useId, type KeyboardEvent, type ReactNode } from 'react'
+import { useEffect, useId, useRef, type KeyboardEvent, type ReactNode } from 'react'
 import styles from './Tabs.module.css'
 
 export interface TabsProps<Id extends string> {
@@ -14,6 +14,10 @@ export interface TabsProps<Id extends string> {
 /** Tabs, whose choice the URL holds. Arrow keys move among them. */
 export function Tabs<Id extends string>({ label, tabs, selected, onSelect, children }: TabsProps<Id>): ReactNode {
   const base = useId()
+  const list = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    if (list.current !== null) bringIntoSight(list.current)
+  }, [selected])
   const move = (event: KeyboardEvent<HTMLDivElement>): void => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key]
     if (by === undefined) return
@@ -26,7 +30,7 @@ export function Tabs<Id extends string>({ label, tabs, selected, onSelect, child
   }
   return (
     <div className={styles.tabs}>
-      <div role="tablist" aria-label={label} tabIndex={-1} className={styles.list} onKeyDown={move}>
+      <div ref={list} role="tablist" aria-label={label} tabIndex={-1} className={styles.list} onKeyDown={move}>
         {tabs.map((tab) => (
           <button
             key={tab.id}
@@ -50,4 +54,12 @@ export function Tabs<Id extends string>({ label, tabs, selected, onSelect, child
       </div>
     </div>
   )
+}
+
+/** Sideways only: the page stays where it is. */
+function bringIntoSight(list: HTMLElement): void {
+  const tab = list.querySelector('[aria-selected=true]')?.getBoundingClientRect()
+  if (tab === undefined) return
+  const shown = list.getBoundingClientRect()
+  list.scrollLeft += Math.min(0, tab.left - shown.left) + Math.max(0, tab.right - shown.right)
 }

@@ -78,11 +78,12 @@ def test_E186_an_odd_id_is_an_unknown_checkpoint(training: Training, odd: str) -
 
 def test_what_reads_much_is_refused_while_many_ask(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = training.save(training.start(), save=1, step=1)
-    turns = Turns(limit=1, waiting=0)
+    turns, impact_turns = Turns(limit=1, waiting=0), Turns(limit=1, waiting=0)
     monkeypatch.setattr(training.service.control, "turns", turns)
+    monkeypatch.setattr(training.service.control, "impact_turns", impact_turns)
 
-    for template in (routes.VALUES, routes.DIFFERENCES, routes.IMPACT):
-        with turns.turn():
+    for template, taken in ((routes.VALUES, turns), (routes.DIFFERENCES, turns), (routes.IMPACT, impact_turns)):
+        with taken.turn():
             problem = training.service.refused("busy", "GET", _path(template, saved))
         assert (problem["status"], problem["retryable"]) == (503, True)
         assert training.service.send("GET", _path(template, saved)).is_success

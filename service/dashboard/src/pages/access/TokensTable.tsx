@@ -20,7 +20,7 @@ export function TokensTable({ tokens }: { tokens: readonly Token[] }): ReactNode
   const now = useNow()
   const [revoking, setRevoking] = useState<Token | null>(null)
   const columns: readonly Column<Token>[] = [
-    { id: 'name', header: 'Name', cell: (token) => <Name token={token} /> },
+    { id: 'name', header: 'Name', wide: true, cell: (token) => <Name token={token} /> },
     { id: 'prefix', header: 'Begins with', cell: ({ prefix }) => <code>{prefix}…</code> },
     {
       id: 'scope',

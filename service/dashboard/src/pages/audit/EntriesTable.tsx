@@ -14,7 +14,7 @@ const COLUMNS: readonly Column<Entry>[] = [
   { id: 'at', header: 'When', cell: ({ at }) => <When time={at} /> },
   { id: 'actor', header: 'Who', cell: ({ actor_name }) => <span className={styles.who}>{actor_name}</span> },
   { id: 'project', header: 'Project', cell: ({ project }) => project ?? '–' },
-  { id: 'detail', header: 'Details', cell: (entry) => <EntryDetail entry={entry} /> },
+  { id: 'detail', header: 'Details', wide: true, cell: (entry) => <EntryDetail entry={entry} /> },
 ]
 
 /** Entries, newest first; each unfolds. */

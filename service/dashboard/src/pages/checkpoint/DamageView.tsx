@@ -37,7 +37,7 @@ export function DamageView({ checkpoint, search, onChange }: ViewProps): ReactNo
               empty={<Empty title="Nothing of it is known to be damaged" command={`shardkeep verify ${checkpoint.id}`} />}
               columns={[
                 { id: 'kind', header: 'What', cell: ({ kind, damage }) => `${kind.replaceAll('_', ' ')}, ${damage}` },
-                { id: 'detail', header: 'In words', cell: ({ detail }) => <div className={styles.text}>{detail}</div> },
+                { id: 'detail', header: 'In words', wide: true, cell: ({ detail }) => <div className={styles.text}>{detail}</div> },
                 {
                   id: 'digest',
                   header: 'Digest',

@@ -53,7 +53,7 @@ export function SlicesPanel({ checkpoint, tensor, cursor, onChange }: SlicesPane
               empty={null}
               columns={[
                 { id: 'rank', header: 'Rank', cell: ({ rank }) => count(rank) },
-                { id: 'region', header: 'Region', cell: ({ offsets, sizes }) => <code>{regionText(offsets, sizes)}</code> },
+                { id: 'region', header: 'Region', wide: true, cell: ({ offsets, sizes }) => <code>{regionText(offsets, sizes)}</code> },
                 { id: 'raw', header: 'Size', align: 'end', cell: ({ raw_bytes }) => <Bytes value={raw_bytes} /> },
                 { id: 'stored', header: 'Stored', align: 'end', cell: ({ stored_bytes }) => <Bytes value={stored_bytes} /> },
                 { id: 'segments', header: 'Segments', align: 'end', cell: ({ segments }) => count(segments) },

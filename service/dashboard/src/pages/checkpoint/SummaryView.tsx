@@ -58,7 +58,7 @@ function Metrics({ checkpoint }: { checkpoint: Checkpoint }): ReactNode {
       rowKey={({ name }) => name}
       empty={<Empty title="It was saved without metrics">Give some with keeper.step(step, metrics=…).</Empty>}
       columns={[
-        { id: 'name', header: 'Name', cell: ({ name }) => <span className={styles.name}>{name}</span> },
+        { id: 'name', header: 'Name', wide: true, cell: ({ name }) => <span className={styles.name}>{name}</span> },
         { id: 'mean', header: 'Mean over ranks', align: 'end', cell: ({ mean }) => metric(mean) },
         {
           id: 'rank0',

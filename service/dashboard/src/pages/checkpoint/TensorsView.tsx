@@ -46,7 +46,7 @@ export function TensorsView({ checkpoint, search, onChange }: ViewProps): ReactN
               {...(tensor === undefined ? {} : { selected: tensor })}
               empty={<Empty title={search.search === undefined ? 'It has no tensors' : 'No tensor is called like that'} />}
               columns={[
-                { id: 'name', header: 'Name', cell: ({ name }) => <code className={styles.name}>{name}</code> },
+                { id: 'name', header: 'Name', wide: true, cell: ({ name }) => <code className={styles.name}>{name}</code> },
                 { id: 'shape', header: 'Shape', cell: ({ shape }) => <code>{shapeText(shape)}</code> },
                 { id: 'dtype', header: 'Type', cell: ({ dtype }) => <code>{dtype}</code> },
                 { id: 'kind', header: 'Kind', cell: ({ kind }) => kind },

@@ -144,11 +144,12 @@ function ValuesTable({ kind, values, more }: { kind: ValueKind; values: readonly
       rowKey={({ name, rank }) => `${rank ?? 'all'}:${name}`}
       empty={<Empty title={more ? 'None so far: the list goes on with further ranks' : 'There is none'} />}
       columns={[
-        { id: 'name', header: 'Name', cell: ({ name }) => <code className={styles.name}>{name}</code> },
+        { id: 'name', header: 'Name', wide: true, cell: ({ name }) => <code className={styles.name}>{name}</code> },
         { id: 'rank', header: 'Rank', cell: ({ rank }) => rank ?? 'all alike' },
         {
           id: 'text',
           header: 'Value',
+          wide: true,
           cell: ({ text, cut }) => <ValueText text={cut ? `${text}… (cut)` : text} />,
         },
         { id: 'size', header: 'Size', align: 'end', cell: ({ size_bytes }) => <Bytes value={size_bytes} /> },

@@ -20,7 +20,7 @@ export function DifferencesTable({ rows, empty }: { rows: readonly Difference[];
       rowKey={({ name }) => name}
       empty={empty}
       columns={[
-        { id: 'name', header: 'Name', cell: ({ name }) => <code className={styles.name}>{name}</code> },
+        { id: 'name', header: 'Name', wide: true, cell: ({ name }) => <code className={styles.name}>{name}</code> },
         { id: 'change', header: 'Change', cell: ({ change }) => <ChangeWord change={change} /> },
         { id: 'what', header: 'Here', cell: (row) => here(row) },
         { id: 'other', header: 'There', cell: (row) => there(row) },

@@ -36,6 +36,7 @@ const FOUND: Column<Finding> = { id: 'found', header: 'Found', cell: ({ found_at
 const DETAIL: Column<Finding> = {
   id: 'detail',
   header: 'What was found',
+  wide: true,
   cell: ({ detail, object_key }) => (
     <span className={styles.detail}>
       {detail}

@@ -47,6 +47,7 @@ export function VerdictsTable({ verdicts, place, applied, empty }: VerdictsTable
     {
       id: 'reasons',
       header: 'Why',
+      wide: true,
       cell: ({ reasons }) => (
         <ul className={styles.reasons}>
           {reasons.map(({ code, text }) => (

@@ -97,18 +97,19 @@ function AttemptsTable({ attempts, run }: { attempts: readonly Attempt[]; run: M
           id: 'number',
           header: 'Attempt',
           cell: ({ number, current }) => (
-            <span className={styles.words}>
+            <span className={styles.numbered}>
               {number}
               {current && <Tag tone="accent">current</Tag>}
             </span>
           ),
         },
         { id: 'began', header: 'Began', cell: ({ created_at }) => <When time={created_at} /> },
-        { id: 'resumed', header: 'Resumed from', cell: (attempt) => <ResumedFrom attempt={attempt} /> },
+        { id: 'resumed', header: 'Resumed from', wide: true, cell: (attempt) => <ResumedFrom attempt={attempt} /> },
         { id: 'world', header: 'Ranks', align: 'end', cell: ({ world_size }) => count(world_size) },
         {
           id: 'labels',
           header: 'Labels',
+          wide: true,
           cell: ({ labels }) => (
             <span className={styles.words}>
               {Object.entries(labels).map(([label, value]) => (

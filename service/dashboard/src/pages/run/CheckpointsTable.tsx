@@ -41,7 +41,7 @@ export function CheckpointsTable({ rows, empty }: { rows: readonly Checkpoint[];
         { id: 'took', header: 'Took', align: 'end', cell: (checkpoint) => <Duration seconds={taken(checkpoint)} /> },
         { id: 'raw', header: 'Holds', align: 'end', cell: ({ raw_bytes }) => <Bytes value={raw_bytes} /> },
         { id: 'new', header: 'Brought', align: 'end', cell: ({ new_bytes }) => <Bytes value={new_bytes} /> },
-        { id: 'metrics', header: 'Metrics', cell: ({ metrics }) => metricsText(metrics) },
+        { id: 'metrics', header: 'Metrics', wide: true, cell: ({ metrics }) => metricsText(metrics) },
         { id: 'id', header: 'Id', cell: ({ id }) => <ShortId id={id} /> },
       ]}
     />

@@ -29,7 +29,7 @@ export function PassedOverTable({ passedOver }: { passedOver: readonly PassedOve
         },
         { id: 'state', header: 'State', cell: ({ state }) => <StateBadge state={state} /> },
         { id: 'code', header: 'Why', cell: ({ code }) => <code>{code}</code> },
-        { id: 'reason', header: 'In words', cell: ({ reason }) => <div className={styles.narrow}>{reason}</div> },
+        { id: 'reason', header: 'In words', wide: true, cell: ({ reason }) => <div className={styles.narrow}>{reason}</div> },
         {
           id: 'missing',
           header: 'Missing',

@@ -53,12 +53,14 @@ function RunPage(): ReactNode {
         </Link>,
       ]}
       actions={
-        <>
-          <LinkButton to="/retention/$project" params={{ project: name.project }} search={{ run: name.run }}>
-            Retention
-          </LinkButton>
-          <SaveNowButton asking={asking} />
-        </>
+        run.data && (
+          <>
+            <LinkButton to="/retention/$project" params={{ project: name.project }} search={{ run: name.run }}>
+              Retention
+            </LinkButton>
+            <SaveNowButton asking={asking} />
+          </>
+        )
       }
     >
       <SaveRequestStatus name={name} asking={asking} failing={run.error !== null} />

@@ -15,6 +15,7 @@ const COLUMNS: readonly Column<Setting>[] = [
   {
     id: 'name',
     header: 'Setting',
+    wide: true,
     cell: (setting) => (
       <span className={styles.name}>
         <code title={variableOf(setting)}>{setting.name}</code>
@@ -25,6 +26,7 @@ const COLUMNS: readonly Column<Setting>[] = [
   {
     id: 'value',
     header: 'Value',
+    wide: true,
     cell: ({ value, secret }) =>
       secret ? <Tag>secret, {value}</Tag> : <code className={styles.value}>{value === '' ? '–' : value}</code>,
   },

@@ -17,6 +17,7 @@ const COLUMNS: readonly Column<Ability>[] = [
   {
     id: 'detail',
     header: 'What the probe found',
+    wide: true,
     cell: ({ detail }) => <span className={styles.detail}>{detail}</span>,
   },
 ]
