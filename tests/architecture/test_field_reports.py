@@ -1,8 +1,8 @@
 """Every failure that others reported in the field, and that can happen at this stage, has a test that tries it here.
 
 The list holds the ids of the field reports about saving, loading, resharding, consistency, resume and RNG, data order,
-names, dtypes, scalars, empty shards, layouts, ties, concurrency, HTTP and the API, S3, access, collection, memory,
-migrations, security and the dashboard. A test carries the id in its name.
+optimizer state, names, dtypes, scalars, empty shards, layouts, ties, concurrency, HTTP and the API, S3, access,
+collection, memory, migrations, security and the dashboard. A test carries the id in its name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ AREAS: Final = {
     "consistency": "E01 E02 E04 E06 E08 E09 E11 E13 E15 E16 E204 E205",
     "resume-rng": "E72 E73 E75 E76 E78 E79",
     "dataloader": "E58 E59 E61 E62 E64 E65 E67 E68 E71",
+    "optimizer-state": "E21 E22 E25 E26 E28 E29 E38 E39 E44 E46 E49 E50 E53 E54",
     "names": "E132 E133 E135 E136 E209 E210",
     "dtype": "E43 E45 E122 E123 E125",
     "scalar/0-d": "E99 E100 E102 E103",
@@ -87,4 +88,4 @@ def test_what_is_left_for_later_is_of_the_list_and_is_not_tried_yet() -> None:
 
 
 def test_no_id_is_listed_twice() -> None:
-    assert len(ids()) == len(set(ids())) == 122
+    assert len(ids()) == len(set(ids())) == 136

@@ -69,7 +69,11 @@ class StoredGroups:
         self.paths = stored.values_below((keyword, GROUPS))
         self.local_keys = frozenset(path[2] for path in stored.values_below((keyword, LOCAL_KEYS)))
         self._stored = stored
-        self._unread = [path for path in self.paths if path[-1] == _PARAMETERS]
+        self._values: Mapping[Parts, Any] = stored.values
+        members: Iterable[Parts] = self.paths
+        if (keyword, GROUPS) in stored.values:  # as `Run.save` keeps a dict without arrays: one value
+            members = self._values = _one_by_one(stored.values[keyword, GROUPS], (keyword, GROUPS))
+        self._unread = [path for path in members if path[-1] == _PARAMETERS]
         self._group_of: dict[str, Parts] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -90,15 +94,26 @@ class StoredGroups:
         withheld: list[Parts] = []
         for group in dict.fromkeys(self._group_of[name] for name in names if name in self._group_of):
             path = (*group, _OPTIONS)
-            if path in self._stored.values:
-                found.append(_checked(self._stored.values[path], dict, path))
+            if path in self._values:
+                found.append(_checked(self._values[path], dict, path))
             elif self._stored.unreadable_below(path):
                 withheld.append(path)
         return found, withheld
 
     def _read(self, path: Parts) -> None:
-        for name in _checked(self._stored.values[path], list, path):
+        for name in _checked(self._values[path], list, path):
             self._group_of.setdefault(name, path[:-1])
+
+
+def _one_by_one(groups: Any, at: Parts) -> dict[Parts, Any]:
+    """The members of all groups by path. What is no dict of dicts has none."""
+    named = groups.items() if isinstance(groups, Mapping) else ()
+    return {
+        (*at, str(name), str(key)): member
+        for name, group in named
+        if isinstance(group, Mapping)
+        for key, member in group.items()
+    }
 
 
 def _checked(value: Any, expected: type, path: Parts) -> Any:

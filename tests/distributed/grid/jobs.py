@@ -158,6 +158,22 @@ def _save_one(rank: int, world_size: int, *, run: str, layout: str) -> None:
         keeper.save(7)
 
 
+def save_model(rank: int, world_size: int, *, run: str, layout: str) -> None:
+    """A model and its optimizer only."""
+    model, optimizer = build("model", layout)
+    with skt.Checkpointer(run, model=model, optimizer=optimizer, signals=False) as keeper:
+        keeper.save(7)
+
+
+def load_model(rank: int, world_size: int, *, run: str, layout: str) -> Problems:
+    """The same, loaded."""
+    model = place(Model(), layout)
+    optimizer = torch.optim.AdamW(model.parameters())
+    with skt.Checkpointer(run, model=model, optimizer=optimizer, signals=False) as keeper:
+        step = keeper.resume()
+    return look_at(model, optimizer, "model") | {"step": "" if step == 7 else f"resumed at {step}"}
+
+
 def load_run(rank: int, world_size: int, *, run: str, saved_on: int, layout: str) -> dict[str, Any]:
     """Evaluation forward, resume, forward; then every element by name."""
     model, ddp = place(Model(), layout), place(Normed(), "ddp")

@@ -237,6 +237,29 @@ def test_extra_state_goes_back_through_set_extra_state() -> None:
     assert count[3] == "int key"
 
 
+def test_E54_a_count_comes_back_as_a_buffer_and_as_extra_state() -> None:
+    """Of an averaged model: a decay that warms up by its count would else begin anew, and overwrite the average."""
+
+    class Averaged(nn.Module):
+        updates: torch.Tensor
+
+        def __init__(self, count: int) -> None:
+            super().__init__()
+            self.register_buffer("updates", torch.tensor(count))
+            self.count = count
+
+        def get_extra_state(self) -> int:
+            return self.count
+
+        def set_extra_state(self, state: int) -> None:
+            self.count = state
+
+    fresh = Averaged(0)
+    load(saved(average=Averaged(5000)), average=fresh)
+    assert (fresh.updates.dtype, fresh.updates.shape, fresh.updates.item()) == (torch.int64, (), 5000)
+    assert (type(fresh.count), fresh.count) == (int, 5000)
+
+
 def test_computed_entries_go_back_through_load_state_dict() -> None:
     class Packed(nn.Module):
         """Keeps `inner` out of the module tree and stores twice its value."""
