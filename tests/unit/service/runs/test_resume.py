@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from sqlalchemy import event
-
 from shardkeep.format.load_plan import LoadRequest, encode_load_request
 from shardkeep.protocol import routes
 from shardkeep_service.checkpoints.models import Checkpoint
 from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.fetched_rows import counted
 from tests.unit.service.training import Training
 
 pytestmark = BOTH_DATABASES
@@ -220,15 +219,7 @@ def test_a_chain_of_hundreds_of_attempts_is_resolved_in_a_fixed_number_of_querie
 
 
 def _queries_of_latest(training: Training) -> int:
-    count = 0
-
-    def counted(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        nonlocal count
-        count += "tokens" not in statement
-
-    training.latest()
-    engine = training.service.database.engine
-    event.listen(engine, "before_cursor_execute", counted)
-    training.latest()
-    event.remove(engine, "before_cursor_execute", counted)
-    return count
+    with counted(training.service.database) as fetched:
+        training.latest()
+    assert fetched.statements
+    return len(fetched.statements)
