@@ -282,9 +282,14 @@ def test_computed_entries_go_back_through_load_state_dict() -> None:
 
 
 def test_non_persistent_buffers_are_left_alone() -> None:
-    model = nn.Module()
-    model.register_buffer("scratch", torch.ones(2), persistent=False)
-    load(saved(model=model), model=model)
+    def with_scratch(value: float) -> nn.Module:
+        model = nn.Module()
+        model.register_buffer("scratch", torch.full((2,), value), persistent=False)
+        return model
+
+    live = with_scratch(5)
+    load(saved(model=with_scratch(1)), model=live)
+    assert live.get_buffer("scratch").tolist() == [5, 5]
 
 
 # --- plain containers and other objects ------------------------------------------------------------------------------

@@ -62,9 +62,8 @@ function AccessPage(): ReactNode {
             <TokensTable tokens={items} />
             <Pager
               nextCursor={next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => void navigate({ search: filter })}
-              onNext={(next) => void navigate({ search: { ...filter, cursor: next } })}
+              cursor={cursor}
+              onCursor={(next) => void navigate({ search: given({ ...filter, cursor: next }) })}
             />
           </>
         )}

@@ -3,6 +3,7 @@ import { createRoute } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import { auditQuery } from '../../api/audit'
 import { shellRoute } from '../../app/parent'
+import { given } from '../../app/searchParams'
 import { Guarded } from '../../components/Guarded'
 import { Page } from '../../components/Page'
 import { Pager } from '../../components/Pager'
@@ -36,9 +37,8 @@ function AuditPage(): ReactNode {
             <EntriesTable entries={items} filter={filter} />
             <Pager
               nextCursor={next_cursor}
-              isFirst={search.cursor === undefined}
-              onFirst={() => void navigate({ search: filter })}
-              onNext={(cursor) => void navigate({ search: { ...filter, cursor } })}
+              cursor={search.cursor}
+              onCursor={(cursor) => void navigate({ search: given({ ...filter, cursor }) })}
             />
           </>
         )}

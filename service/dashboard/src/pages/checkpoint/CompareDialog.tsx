@@ -44,11 +44,8 @@ export function CompareDialog({ checkpoint, onClose }: ActionDialogProps): React
             />
             <Pager
               nextCursor={next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => {
-                setCursor(undefined)
-              }}
-              onNext={setCursor}
+              cursor={cursor}
+              onCursor={setCursor}
             />
           </div>
         )}

@@ -49,11 +49,8 @@ export function DamageView({ checkpoint, search, onChange }: ViewProps): ReactNo
             />
             <Pager
               nextCursor={next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => {
-                onChange({ cursor: undefined })
-              }}
-              onNext={(following) => {
+              cursor={cursor}
+              onCursor={(following) => {
                 onChange({ cursor: following })
               }}
             />

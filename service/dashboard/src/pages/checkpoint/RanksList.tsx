@@ -54,11 +54,8 @@ export function RanksList({ checkpoint, running, state, cursor, onChange }: Rank
             />
             <Pager
               nextCursor={next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => {
-                onChange({ cursor: undefined })
-              }}
-              onNext={(following) => {
+              cursor={cursor}
+              onCursor={(following) => {
                 onChange({ cursor: following })
               }}
             />

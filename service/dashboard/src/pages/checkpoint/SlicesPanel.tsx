@@ -63,11 +63,8 @@ export function SlicesPanel({ checkpoint, tensor, cursor, onChange }: SlicesPane
             />
             <Pager
               nextCursor={next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => {
-                onChange({ slices: undefined })
-              }}
-              onNext={(following) => {
+              cursor={cursor}
+              onCursor={(following) => {
                 onChange({ slices: following })
               }}
             />

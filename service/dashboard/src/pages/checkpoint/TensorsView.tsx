@@ -71,11 +71,8 @@ export function TensorsView({ checkpoint, search, onChange }: ViewProps): ReactN
             />
             <Pager
               nextCursor={next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => {
-                onChange({ cursor: undefined })
-              }}
-              onNext={(following) => {
+              cursor={cursor}
+              onCursor={(following) => {
                 onChange({ cursor: following })
               }}
             />

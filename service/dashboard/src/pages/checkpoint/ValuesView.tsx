@@ -121,12 +121,9 @@ function ListOfKind({ kind, checkpoint, search, onChange }: ListOfKindProps): Re
             <ValuesTable kind={kind} values={items} more={next_cursor !== null && next_cursor !== undefined} />
             <Pager
               nextCursor={next_cursor}
-              isFirst={search.cursor === undefined}
-              onFirst={() => {
-                onChange({ cursor: undefined })
-              }}
-              onNext={(cursor) => {
-                onChange({ kind, cursor })
+              cursor={search.cursor}
+              onCursor={(cursor) => {
+                onChange(cursor === undefined ? { cursor } : { kind, cursor })
               }}
             />
           </>

@@ -76,12 +76,9 @@ function DifferencePage(): ReactNode {
             <DifferencesTable rows={found.items} empty={<Nothing found={found} search={search} />} />
             <Pager
               nextCursor={found.next_cursor}
-              isFirst={search.cursor === undefined}
-              onFirst={() => {
-                onChange({ cursor: undefined })
-              }}
-              onNext={(cursor) => {
-                onChange({ cursor })
+              cursor={search.cursor}
+              onCursor={(following) => {
+                onChange({ cursor: following })
               }}
             />
           </div>

@@ -79,9 +79,8 @@ function Findings(): ReactNode {
             <FindingsTable findings={items} resolved={show === 'resolved'} />
             <Pager
               nextCursor={next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => void navigate({ search: (before) => given({ show: before.show }) })}
-              onNext={(next) => void navigate({ search: (before) => ({ ...before, cursor: next }) })}
+              cursor={cursor}
+              onCursor={(next) => void navigate({ search: (before) => given({ ...before, cursor: next }) })}
             />
           </>
         )}

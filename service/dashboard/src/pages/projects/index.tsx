@@ -122,9 +122,8 @@ function List(): ReactNode {
           )}
           <Pager
             nextCursor={next_cursor}
-            isFirst={cursor === undefined}
-            onFirst={() => void navigate({ search: (before) => without(before, 'cursor') })}
-            onNext={(next) => void navigate({ search: (before) => ({ ...before, cursor: next }) })}
+            cursor={cursor}
+            onCursor={(next) => void navigate({ search: (before) => given({ ...before, cursor: next }) })}
           />
         </>
       )}

@@ -60,12 +60,9 @@ export function PlanResult({ plan, place, show, page, onLook }: PlanResultProps)
       />
       <Pager
         nextCursor={shown.next === null ? null : String(shown.next)}
-        isFirst={shown.page === 1}
-        onFirst={() => {
-          onLook(held)
-        }}
-        onNext={(next) => {
-          onLook({ ...held, page: Number(next) })
+        cursor={shown.page === 1 ? undefined : String(shown.page)}
+        onCursor={(next) => {
+          onLook(next === undefined ? held : { ...held, page: Number(next) })
         }}
       />
       {plan.not_listed > 0 && (

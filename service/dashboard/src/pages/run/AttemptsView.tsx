@@ -39,11 +39,8 @@ export function AttemptsView({ name, run, search, onChange }: ViewProps): ReactN
             <AttemptsTable attempts={items} run={run} />
             <Pager
               nextCursor={next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => {
-                onChange({ attempts: undefined })
-              }}
-              onNext={(following) => {
+              cursor={cursor}
+              onCursor={(following) => {
                 onChange({ attempts: following })
               }}
             />

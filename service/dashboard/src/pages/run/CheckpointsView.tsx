@@ -31,12 +31,9 @@ export function CheckpointsView({ name, run, search, onChange }: ViewProps): Rea
               {items.length === 0 ? <NothingSaved run={run} /> : <Timeline checkpoints={items} attempts={attempts} />}
               <Pager
                 nextCursor={next_cursor}
-                isFirst={search.older === undefined}
-                onFirst={() => {
-                  onChange({ older: undefined })
-                }}
-                onNext={(older) => {
-                  onChange({ older })
+                cursor={search.older}
+                onCursor={(following) => {
+                  onChange({ older: following })
                 }}
               />
             </div>
@@ -61,12 +58,9 @@ export function CheckpointsView({ name, run, search, onChange }: ViewProps): Rea
             />
             <Pager
               nextCursor={next_cursor}
-              isFirst={search.cursor === undefined}
-              onFirst={() => {
-                onChange({ cursor: undefined })
-              }}
-              onNext={(cursor) => {
-                onChange({ cursor })
+              cursor={search.cursor}
+              onCursor={(following) => {
+                onChange({ cursor: following })
               }}
             />
           </>

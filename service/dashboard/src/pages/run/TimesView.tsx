@@ -35,12 +35,9 @@ export function TimesView({ name, run, search, onChange }: ViewProps): ReactNode
                 )}
                 <Pager
                   nextCursor={next_cursor}
-                  isFirst={search.older === undefined}
-                  onFirst={() => {
-                    onChange({ older: undefined })
-                  }}
-                  onNext={(older) => {
-                    onChange({ older })
+                  cursor={search.older}
+                  onCursor={(following) => {
+                    onChange({ older: following })
                   }}
                 />
               </>
@@ -66,12 +63,9 @@ export function TimesView({ name, run, search, onChange }: ViewProps): ReactNode
               )}
               <Pager
                 nextCursor={next_cursor}
-                isFirst={cursor === undefined}
-                onFirst={() => {
-                  onChange({ saves: undefined })
-                }}
-                onNext={(saves) => {
-                  onChange({ saves })
+                cursor={cursor}
+                onCursor={(following) => {
+                  onChange({ saves: following })
                 }}
               />
             </Panel>

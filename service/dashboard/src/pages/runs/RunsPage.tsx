@@ -42,12 +42,9 @@ export function RunsPage(): ReactNode {
               <Table runs={items} search={search} onChange={change} />
               <Pager
                 nextCursor={nextCursor}
-                isFirst={search.cursor === undefined}
-                onFirst={() => {
-                  change({ cursor: undefined })
-                }}
-                onNext={(cursor) => {
-                  change({ cursor })
+                cursor={search.cursor}
+                onCursor={(following) => {
+                  change({ cursor: following })
                 }}
               />
             </>

@@ -61,11 +61,8 @@ function SavesPage(): ReactNode {
             />
             <Pager
               nextCursor={page.next_cursor}
-              isFirst={cursor === undefined}
-              onFirst={() => {
-                onChange({ cursor: undefined })
-              }}
-              onNext={(following) => {
+              cursor={cursor}
+              onCursor={(following) => {
                 onChange({ cursor: following })
               }}
             />
