@@ -122,8 +122,15 @@ class ServiceContext:
         return self.find_abilities()
 
 
-def get_context(request: Request) -> ServiceContext:
-    """FastAPI dependency: the context of this application."""
+def context_of(request: Request) -> ServiceContext:
+    """The context of the application that serves this request."""
     context = request.app.state.context
     assert isinstance(context, ServiceContext)
     return context
+
+
+async def get_context(request: Request) -> ServiceContext:
+    """FastAPI dependency: the context of this application. Async, as all dependencies are that wait for nothing: others
+    go to a thread and back, which costs more than many a request's own work.
+    """
+    return context_of(request)

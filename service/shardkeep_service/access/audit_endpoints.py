@@ -27,7 +27,7 @@ _SAVED_AS: Final = 'attachment; filename="shardkeep-audit.jsonl"'
 """A browser that follows a link to the export saves it, and never shows what others wrote as a page of ours."""
 
 
-def audit_filter(
+async def audit_filter(
     actor: Word = None,
     action: Annotated[str | None, Query(max_length=64, description="`token.create`, or a whole noun: `token`.")] = None,
     project: Word = None,

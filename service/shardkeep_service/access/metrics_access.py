@@ -11,7 +11,7 @@ from shardkeep_service.access.dependency import ScopeRequirement
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.scopes import Scope
 from shardkeep_service.errors import Refusal
-from shardkeep_service.service_context import get_context
+from shardkeep_service.service_context import context_of
 
 
 class MetricsRequirement(ScopeRequirement):
@@ -22,7 +22,7 @@ class MetricsRequirement(ScopeRequirement):
 
     async def __call__(self, request: Request) -> Principal | None:  # type: ignore[override]
         """The principal, or None where metrics are public; refuses 401 and 403."""
-        if get_context(request).settings.metrics_public:
+        if context_of(request).settings.metrics_public:
             return None
         principal = await super().__call__(request)
         check_may_read(principal)

@@ -67,7 +67,7 @@ class ControlPlane:
             return load_snapshot(session, checkpoint_id)
 
 
-def get_control_plane(request: Request) -> ControlPlane:
+async def get_control_plane(request: Request) -> ControlPlane:
     """FastAPI dependency: the control plane of this application."""
     control_plane = request.app.state.control_plane
     assert isinstance(control_plane, ControlPlane)

@@ -22,7 +22,7 @@ Deleter = Annotated[Principal, Depends(requires(Scope.DELETE))]
 Admin = Annotated[Principal, Depends(requires(Scope.ADMIN))]
 
 
-def what_is_seen(
+async def what_is_seen(
     if_match: IfMatch = None, attempt: Annotated[str | None, Header(alias=routes.ATTEMPT_HEADER)] = None
 ) -> Seen:
     """What the caller says it knew, from its headers."""

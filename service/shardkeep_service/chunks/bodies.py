@@ -14,7 +14,7 @@ from shardkeep_service.chunks.body_budget import BodyBudget
 from shardkeep_service.chunks.body_buffers import SMALL_BYTES, BodyBuffers
 from shardkeep_service.errors import Refusal
 from shardkeep_service.http_protocol import RECEIVE_INTO
-from shardkeep_service.service_context import get_context
+from shardkeep_service.service_context import context_of
 
 
 class BodyIntake:
@@ -36,7 +36,7 @@ async def received_body(request: Request, *, limit_bytes: int) -> AsyncIterator[
     intake: BodyIntake = request.app.state.body_intake
     async with intake.budget.share(size_bytes):
         with _buffer(intake.buffers, size_bytes) as out:
-            await _fill(request, out, idle_timeout_seconds=get_context(request).settings.idle_timeout_seconds)
+            await _fill(request, out, idle_timeout_seconds=context_of(request).settings.idle_timeout_seconds)
             yield out
 
 

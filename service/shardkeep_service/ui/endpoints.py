@@ -23,7 +23,7 @@ _NO_FILE: Final = "there is no such file in the dashboard"
 _STEPS: Final = frozenset({"", ".", ".."})
 
 
-def dashboard_files(request: Request) -> DashboardFiles:
+async def dashboard_files(request: Request) -> DashboardFiles:
     """FastAPI dependency: the files of this application."""
     files = request.app.state.dashboard_files
     assert isinstance(files, DashboardFiles)

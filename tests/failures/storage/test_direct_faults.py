@@ -17,6 +17,7 @@ import pytest
 import shardkeep as sk
 from shardkeep.connection import target_lifetimes
 from shardkeep.errors import IntegrityError, PermissionDenied, SaveFailed
+from shardkeep.protocol.messages import Target
 from shardkeep.store.run import Run
 from tests.faulty_proxy import Exchange, FaultyProxy, Reply
 from tests.integration.client.direct_service import (
@@ -65,7 +66,7 @@ def service(shared: DirectService) -> DirectService:
 
 @pytest.fixture
 def new_run(service: DirectService) -> Iterator[Callable[[], Run]]:
-    with service.connect() as client:
+    with service.connect(retry_seconds=120) as client:
         yield lambda: client.run(f"faults/run-{next(_numbers)}")
 
 
@@ -143,10 +144,15 @@ def test_E151_ranks_whose_store_throttles_or_refuses_for_ever_end_the_save_for_a
 
 
 def test_a_put_that_stands_still_is_sent_again(service: DirectService) -> None:
-    service.store.tamper(PUT, lambda _: time.sleep(3), times=3)
+    over = threading.Event()
     state = many(3, 8)
-    with service.connect(read_timeout_seconds=1, connect_timeout_seconds=1) as client:
-        assert_loads(client.run("faults/stall").save(1, state).wait(60), state)
+    with service.connect(read_timeout_seconds=2, retry_seconds=120) as client:
+        run = client.run("faults/stall")
+        run.save(1, many(31, 1)).wait(60)  # a store that was never reached is given up early
+        service.store.tamper(PUT, lambda _: over.wait(60), times=3)
+        checkpoint = run.save(2, state).wait(120)
+        over.set()
+        assert_loads(checkpoint, state)
     assert service.front.count(STREAMED) == 0
 
 
@@ -207,32 +213,61 @@ def test_E148_a_client_whose_clock_is_wrong_saves_and_loads_directly(
 def test_E148_chunks_that_wait_for_longer_than_their_urls_live_are_sent_all_the_same(
     seaweedfs: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    env = {"SHARDKEEP_SERVICE_DIRECT_LIFETIME_SECONDS": "1"}
+    lifetime_seconds = 4
+    env = {"SHARDKEEP_SERVICE_DIRECT_LIFETIME_SECONDS": str(lifetime_seconds)}
     with direct_service(seaweedfs, tmp_path_factory.mktemp("queue"), env=env) as service:
-        service.store.tamper(PUT, lambda _: time.sleep(0.3), times=20)
+        for sent_before in (0, 8):
+            service.store.tamper(PUT, lambda _: None, times=sent_before)
+            service.store.tamper(PUT, lambda _: time.sleep(lifetime_seconds + 1))
         state = many(9, 20)
         with service.connect(upload_workers=1) as client:
             assert_loads(client.run("faults/queue").save(1, state).wait(120), state)
+        assert any(exchange.status == 403 for exchange in service.store.exchanges), "no URL had expired"
         assert service.front.count(STREAMED) == 0
 
 
 def test_E149_a_url_holds_until_it_expires_and_not_after(
     seaweedfs: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    env = {"SHARDKEEP_SERVICE_DIRECT_LIFETIME_SECONDS": "4"}
+    lifetime_seconds = 4
+    env = {"SHARDKEEP_SERVICE_DIRECT_LIFETIME_SECONDS": str(lifetime_seconds)}
     directory = tmp_path_factory.mktemp("lifetime")
     with direct_service(seaweedfs, directory, env=env) as service, service.connect() as client:
         checkpoint = client.run("faults/lifetime").save(1, many(10, 1)).wait(60)
         [chunk] = checkpoint.manifest().chunks()
-        [target] = client.service.read_targets(checkpoint.id, [chunk.digest], direct=True)
-        assert target.expires_at is not None
-        assert timedelta(seconds=2) < target.expires_at - datetime.now(UTC) <= timedelta(seconds=4)
         out = memoryview(bytearray(chunk.size_bytes))
-        time.sleep(max((target.expires_at - datetime.now(UTC)).total_seconds() - 1, 0))
-        client.service.read_range_into(target, chunk, 0, [out])
-        time.sleep(2.1)
-        with pytest.raises(PermissionDenied):
+
+        def new_target() -> tuple[Target, datetime]:
+            asked = datetime.now(UTC)
+            [target] = client.service.read_targets(checkpoint.id, [chunk.digest], direct=True)
+            assert target.expires_at is not None
+            lives = timedelta(seconds=lifetime_seconds)
+            assert asked + lives - timedelta(seconds=1) < target.expires_at <= datetime.now(UTC) + lives
+            return target, target.expires_at
+
+        def read(target: Target) -> None:
             client.service.read_range_into(target, chunk, 0, [out])
+
+        def used_in_its_last_second() -> tuple[Target, datetime]:
+            while True:
+                target, expires_at = new_target()
+                sleep_until(expires_at - timedelta(seconds=1))
+                try:
+                    read(target)
+                except PermissionDenied:
+                    if datetime.now(UTC) < expires_at:
+                        raise
+                else:
+                    return target, expires_at
+
+        target, expires_at = used_in_its_last_second()
+        sleep_until(expires_at + timedelta(seconds=1.1))
+        with pytest.raises(PermissionDenied):
+            read(target)
+
+
+def sleep_until(moment: datetime) -> None:
+    time.sleep(max((moment - datetime.now(UTC)).total_seconds(), 0))
 
 
 Cut = Callable[[bytes], Reply]

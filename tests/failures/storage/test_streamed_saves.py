@@ -28,8 +28,10 @@ from shardkeep_service.garbage_collection.collector import steps
 from tests.failures.storage.kept_states import CHUNK_BYTES, FaultyService, KeptStates
 from tests.faulty_blob_store import FaultyBlobStore
 from tests.integration.client.direct_service import small_chunks
+from tests.waiting import wait_until
 
 FOREVER = 1_000_000
+MORE_THAN_ONE_REQUEST_TRIES = 15
 DAY = 86_400.0
 UNAVAILABLE = BlobStoreUnavailable("the store failed")
 SLOW_DOWN = BlobStoreUnavailable("the store asks to slow down", throttled=True)
@@ -77,11 +79,11 @@ def test_a_storm_of_failures_longer_than_the_store_is_tried_is_outlived_by_the_c
     service: FaultyService, kept: KeptStates, what: str
 ) -> None:
     fault = service.store.fail("put", UNAVAILABLE, pattern=what, times=FOREVER)
-    ending = threading.Timer(2.0, service.store.heal)
-    ending.start()
-    kept.save(2)
-    ending.join()
-    assert fault.met > 2
+    state = kept.state(2)
+    handle = kept.run.save(2, state)
+    wait_until(lambda: fault.met > MORE_THAN_ONE_REQUEST_TRIES)  # so the client was refused, and asked again
+    service.store.heal()
+    kept.committed[handle.wait(60).id] = state
     kept.check()
 
 
@@ -170,8 +172,7 @@ def test_a_store_that_is_full_at_the_last_moment_leaves_no_half_checkpoint(
     fault = service.store.fail("put", BlobStoreFull("no space left"), pattern=what, times=1)
     state = kept.state(2)
     handle = kept.run.save(2, state)
-    while not fault.met:
-        time.sleep(0.01)
+    wait_until(lambda: fault.met)
     kept.check()
     if what == "indexes/":  # the service's own part, which it repeats
         kept.committed[handle.wait(60).id] = state
