@@ -25,10 +25,19 @@ _APT: Final = (
     ("apt-get", "-q", "install", "--yes", "--no-install-recommends", "chromium", "fonts-dejavu-core"),
 )
 _APT_ENVIRONMENT: Final = {"DEBIAN_FRONTEND": "noninteractive"}
+_FEATURES_OFF: Final = (
+    # two pages for its address field, in each window: three quarters of what a window costs
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"),
+    # what Playwright turns off, as this list replaces its own
+    *("AimEnabled", "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades"),
+    *("HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "NetworkTimeServiceQuerying"),
+    *("OptimizationHints", "PaintHolding", "PreconnectToSearch", "ThirdPartyStoragePartitioning"),
+)
 ARGUMENTS: Final = (
     "--no-sandbox",  # its sandbox refuses root; only pages of the tests are opened
     "--disable-background-networking",
     "--disable-component-update",
+    f"--disable-features={','.join(_FEATURES_OFF)}",
     "--disable-dev-shm-usage",  # /dev/shm of containers is small
     "--disable-gpu",
     "--disable-quic",

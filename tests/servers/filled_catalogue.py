@@ -8,6 +8,7 @@ ids, names and numbers; times count back from now.
 from __future__ import annotations
 
 import random
+import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ def fill(
     if isinstance(database, Path):
         put_migrated_sqlite(database)
         database = f"sqlite:///{database}"
-    opened = Database(database)
+    opened = _HastyDatabase(database)
     try:
         with opened.write() as session:
             filler = _Filler(opened.now(session), random.Random(1), ranks)
@@ -103,6 +104,15 @@ def fill(
     finally:
         opened.close()
     return catalogue
+
+
+class _HastyDatabase(Database):
+    """Writes an SQLite file once, at its end: what is half written is of no use anyway."""
+
+    def _set_pragmas(self, connection: sqlite3.Connection, record: object) -> None:
+        super()._set_pragmas(connection, record)
+        for pragma in ("journal_mode=MEMORY", "synchronous=OFF", "cache_size=-1000000"):
+            connection.execute(f"PRAGMA {pragma}")
 
 
 class _Filler:
