@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,18 @@ from tests.servers.postgres import URL_VARIABLE, Postgres
 from tests.servers.seaweedfs import S3Server, SeaweedFS, server_of_environment
 from tests.service_process import ServiceProcess
 
+# What modules allocate stays: to look for garbage in it takes half a second each time.
+gc.disable()
+
 # No deadlines: on a busy machine a slow example says nothing about the code.
 settings.register_profile("shardkeep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shardkeep")
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

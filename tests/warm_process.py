@@ -27,27 +27,13 @@ _MODULES: Final[Mapping[Program, str]] = {
     "shardkeep": "shardkeep.cli.main",
     "shardkeep-service": "shardkeep_service.cli.main",
 }
-PRELOADED: Final = [
-    "shardkeep.cli.main",
-    "shardkeep.store.connect",
-    "shardkeep_service.cli.main",
-    "shardkeep_service.cli.serving",
-    "shardkeep_service.cli.worker",
-    "uvicorn.protocols.http.httptools_impl",
-    "torch",
-    "torch.distributed.fsdp",
-    "torch.optim",
-    "torch._dynamo",  # what the first step of any optimizer imports, in 2 s
-    "shardkeep.pytorch.checkpointer",
-]
-"""What is not installed is left out: the S3 tests run without torch."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def forkserver() -> ForkServerContext:
     """The one server of this process that forks its ranks and programs."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload(["tests.warm_modules"])
     return context
 
 

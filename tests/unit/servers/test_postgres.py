@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.servers.postgres import Postgres
+from tests.waiting import wait_until
 
 
 def test_each_database_is_empty_and_one_may_be_copied(postgres: Postgres) -> None:
@@ -48,7 +48,4 @@ def test_a_server_ends_with_the_process_that_started_it_however_that_ends() -> N
     tests.kill()
     tests.wait(30)
     tests.stdout.close()
-    until = time.monotonic() + 30
-    while Path(f"/proc/{pid}/cmdline").exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}/cmdline").exists()
+    wait_until(lambda: not Path(f"/proc/{pid}/cmdline").exists())
