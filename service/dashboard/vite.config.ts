@@ -19,5 +19,6 @@ export default defineConfig({
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'libraries', test: /node_modules/ }] } } },
   },
   server: { proxy: { '/v1': { target: service, changeOrigin: false } } },
-  test: { include: ['src/**/*.test.{ts,tsx}'], restoreMocks: true },
+  // A test that hangs is ended; a busy machine may take its time.
+  test: { include: ['src/**/*.test.{ts,tsx}'], restoreMocks: true, testTimeout: 60_000 },
 })

@@ -8,7 +8,9 @@ from typing import Final
 from playwright.sync_api import Page
 
 _MEASURE: Final = """
-() => {
+async () => {
+  // What is drawn by the width it got is drawn anew once that is known.
+  for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
   const faults = [];
   const page = document.documentElement;
   if (page.scrollWidth > page.clientWidth) {

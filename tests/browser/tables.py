@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Locator, Page, expect
 
 
@@ -25,3 +27,10 @@ def expect_rows(page: Page, caption: str, names: list[str]) -> None:
     """Waits until the table has exactly these rows in this order."""
     headers = table(page, caption).locator("tbody th")
     expect(headers).to_have_text(names, use_inner_text=True)
+
+
+def expect_only(page: Page, caption: str, name: str) -> None:
+    """Waits until the table has rows, and every one of them is called so."""
+    headers = table(page, caption).locator("tbody th")
+    expect(headers.filter(has_not_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))).to_have_count(0)
+    expect(headers.first).to_have_text(name)

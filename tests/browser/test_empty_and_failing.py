@@ -13,6 +13,7 @@ from tests.browser.conftest import OpenDashboard
 from tests.browser.dashboard import SIZES, Dashboard
 from tests.browser.refusals import REQUEST_ID, refuse
 from tests.browser.screenshots import take_screenshot
+from tests.browser.traffic import ask_only_when_told
 from tests.service_process import ServiceProcess
 
 WITH_COMMANDS: Final = ("/", "/runs", "/runs?tab=deleted", "/projects", "/saves", "/integrity", "/system")
@@ -61,6 +62,7 @@ def test_a_run_without_checkpoints_names_the_command_that_makes_one(dashboard: D
 
 @pytest.mark.parametrize("path", ASKING)
 def test_what_went_wrong_is_said_with_the_request_id_and_can_be_tried_again(dashboard: Dashboard, path: str) -> None:
+    ask_only_when_told(dashboard.page)
     refuse(dashboard.page, ASKING[path])
     page = dashboard.open(path)
     notice = page.get_by_role("alert").first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -29,6 +30,14 @@ def focused(page: Page) -> str:
     return text
 
 
+def go_by_keys(page: Page, letter: str) -> None:
+    """Presses g and the letter, which are to come soon after one another: between them no time passes for the page."""
+    page.clock.pause_at(datetime.now(UTC) + timedelta(hours=1))
+    page.keyboard.press("g")
+    page.keyboard.press(letter)
+    page.clock.resume()
+
+
 def test_j_and_k_move_among_rows_and_enter_opens_one(dashboard: Dashboard) -> None:
     page = dashboard.open("/runs", heading="Runs")
     names = row_names(page, "Runs")
@@ -45,13 +54,13 @@ def test_j_and_k_move_among_rows_and_enter_opens_one(dashboard: Dashboard) -> No
 
 
 def test_enter_on_a_row_never_presses_a_button_that_acts(dashboard: Dashboard) -> None:
+    dashboard.page.clock.install()
     page = dashboard.open("/access", heading="Tokens")
     page.keyboard.press("j")
     expect(table(page, "Tokens, newest first").locator("tbody tr").first).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    page.keyboard.press("g")
-    page.keyboard.press("a")
+    go_by_keys(page, "a")
     dashboard.settled(heading="Audit log")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -70,9 +79,9 @@ def test_a_slash_goes_to_the_search_and_types_no_slash(dashboard: Dashboard) -> 
 
 
 def test_g_and_a_letter_go_to_a_page_and_the_focus_to_its_heading(dashboard: Dashboard) -> None:
+    dashboard.page.clock.install()
     page = dashboard.open("/", heading="Overview")
-    page.keyboard.press("g")
-    page.keyboard.press("r")
+    go_by_keys(page, "r")
     dashboard.settled(heading="Runs")
     expect(page.get_by_role("heading", level=1)).to_be_focused()
 

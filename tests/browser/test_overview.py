@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenDashboard
 from tests.browser.dashboard import DESKTOP, PHONE, Dashboard
@@ -17,6 +17,12 @@ from tests.browser.served import Served
 from tests.browser.tables import table
 
 DAY_SECONDS: Final = 86_400
+_LABELS: Final = """
+all => all.map(one => {
+  const {left, right} = one.getBoundingClientRect()
+  return {text: one.textContent, at: one.dataset.at, left, right}
+})
+"""
 
 
 def choose(page: Page, project: str) -> None:
@@ -25,18 +31,18 @@ def choose(page: Page, project: str) -> None:
     field.press("Enter")
 
 
-def figure(page: Page, name: str) -> str:
-    """What a figure at the top says."""
-    found = page.locator("main dl > div").filter(has=page.get_by_text(name, exact=True)).locator("dd").first
-    return found.inner_text()
+def figure(page: Page, name: str) -> Locator:
+    """A figure at the top."""
+    return page.locator("main dl > div").filter(has=page.get_by_text(name, exact=True)).locator("dd").first
 
 
 def test_the_figures_of_one_project_lead_to_what_they_count_of_that_one(dashboard: Dashboard) -> None:
     page = dashboard.open("/", heading="Overview")
+    runs_of_all = figure(page, "Runs").inner_text()
     choose(page, "demo")
     expect(page).to_have_url(re.compile(r"project=demo"))
-    dashboard.settled()
-    runs, saving, failed = (figure(page, name) for name in ("Runs", "Saving now", "Failed saves"))
+    expect(figure(page, "Runs")).not_to_have_text(runs_of_all)
+    runs, saving, failed = (figure(page, name).inner_text() for name in ("Runs", "Saving now", "Failed saves"))
 
     page.locator("main dl").get_by_role("link", name=runs, exact=True).first.click()
     dashboard.settled(heading="Runs")
@@ -79,7 +85,7 @@ def test_another_project_s_figures_are_not_shown_while_they_are_on_their_way(das
         route.continue_()
     page.unroute("**/v1/overview?*")
     dashboard.settled()
-    assert figure(page, "Failed saves") == "0"
+    expect(figure(page, "Failed saves")).to_have_text("0")
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -94,15 +100,14 @@ def test_the_days_below_the_bars_are_evenly_apart_and_named_once(
     page = dashboard.open(f"/?hours={hours}", heading="Overview")
     labels = page.locator("svg text[data-at]")
     expect(labels.first).to_be_visible()
-    texts = [str(text) for text in labels.evaluate_all("all => all.map(one => one.textContent)")]
-    at = [float(each) for each in labels.evaluate_all("all => all.map(one => one.dataset.at)")]
+    drawn = labels.evaluate_all(_LABELS)  # at once: by a new width all are drawn anew
+    texts, at = [str(one["text"]) for one in drawn], [float(one["at"]) for one in drawn]
     assert len(texts) >= 2
     assert len(set(texts)) == len(texts)
     # A day of the reader's clock may have 23 or 25 hours.
     days = {round((later - earlier) / DAY_SECONDS) for earlier, later in itertools.pairwise(at)}
     assert len(days) == 1, (texts, [datetime.fromtimestamp(each, UTC) for each in at])
-    places = labels.evaluate_all("all => all.map(one => one.getBoundingClientRect())")
-    assert all(one["right"] < other["left"] for one, other in itertools.pairwise(places)), texts
+    assert all(one["right"] < other["left"] for one, other in itertools.pairwise(drawn)), texts
 
 
 def test_a_job_s_token_has_no_window_to_choose(open_dashboard: OpenDashboard, served: Served) -> None:

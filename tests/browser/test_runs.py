@@ -14,6 +14,7 @@ from tests.browser.launches import Launch
 from tests.browser.refusals import Held
 from tests.browser.served import Served
 from tests.browser.tables import expect_rows, row, row_names, table
+from tests.browser.traffic import ask_only_when_told
 
 NOTHING = "\N{EN DASH}"
 BY_LAST_COMMIT = ["demo/saving", "demo/damaged", "demo/baseline", "demo/transformer"]
@@ -175,6 +176,7 @@ def test_a_run_that_changed_meanwhile_is_not_deleted(dashboard: Dashboard, serve
     with served.connect() as client:
         run = client.run("demo/contended")
         run.save(1, {"n": 1}).wait(60)
+        ask_only_when_told(dashboard.page)
         page = dashboard.open("/runs?search=contended", heading="Runs")
         page.get_by_role("button", name="Delete run demo/contended").click()
         deleted = run.delete()

@@ -13,7 +13,8 @@ from shardkeep.protocol.messages import CreateToken
 from tests.browser.conftest import OpenDashboard
 from tests.browser.dashboard import Dashboard
 from tests.browser.served import Served
-from tests.browser.tables import row_names
+from tests.browser.tables import expect_rows
+from tests.browser.traffic import ask_only_when_told
 
 _ASK: Final = """
 async ([method, path, headers]) => {
@@ -100,6 +101,7 @@ def test_a_sign_in_ends_with_its_token_and_the_page_says_so(open_dashboard: Open
         access = AccessClient(client.service.transport)
         made = access.create_token(CreateToken(name="short-lived", scope="read"))
         dashboard = open_dashboard(made.token)
+        ask_only_when_told(dashboard.page)
         page = dashboard.open("/runs", heading="Runs")
         access.revoke_token(made.info.id)
     page.get_by_role("link", name="Integrity").click()
@@ -148,8 +150,8 @@ def test_after_a_sign_in_in_another_tab_this_one_works_for_who_signed_in(
         expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("csrf_missing")
         page.get_by_role("dialog").get_by_role("button", name="Pin", exact=True).click()
     else:
+        expect(page.get_by_text("this page is theirs now")).to_be_visible()  # for some seconds
         expect(page.get_by_label("Signed in")).to_contain_text("writer")
-        expect(page.get_by_text("this page is theirs now")).to_be_visible()
         dashboard.settled()
         pin_it(page)
     page.get_by_role("button", name="Unpin").click()
@@ -177,7 +179,7 @@ def test_a_job_s_token_is_told_what_it_sees_and_led_to_its_run(
     dashboard.settled(heading="demo/transformer")
     page.get_by_role("link", name="Runs", exact=True).first.click()
     dashboard.settled(heading="Runs")
-    assert row_names(page, "Runs") == ["demo/transformer"]
+    expect_rows(page, "Runs", ["demo/transformer"])
 
 
 def test_a_request_without_the_csrf_word_changes_nothing(dashboard: Dashboard, served: Served) -> None:

@@ -40,7 +40,7 @@ def noted(browser: Browser, site: OtherSite, page: str) -> list[str]:
     ids=["dialog", "console", "fetch", "error", "image"],
 )
 def test_a_tab_notes_what_must_never_happen(browser: Browser, site: OtherSite, script: str, expected: str) -> None:
-    done = "<script>setTimeout(() => { document.title = 'done' }, 500)</script>"
+    done = "<script>addEventListener('load', () => setTimeout(() => { document.title = 'done' }))</script>"
     assert expected in "\n".join(noted(browser, site, f"<script>{script}</script>{done}"))
 
 

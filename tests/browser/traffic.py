@@ -10,3 +10,8 @@ def requests_of(page: Page) -> list[str]:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     return asked
+
+
+def ask_only_when_told(page: Page) -> None:
+    """What is opened from now on asks for nothing at intervals, so that no answer comes between two steps of a test."""
+    page.add_init_script("window.setInterval = () => 0")

@@ -66,7 +66,7 @@ def test_damaged_bytes_are_sent_a_few_times_only() -> None:
 def test_stopping_and_closing_end_a_pause(which: str) -> None:
     events = {"stop": threading.Event(), "closed": threading.Event()}
     waiting = Retries(
-        RetryPolicy(first_delay_seconds=30, longest_delay_seconds=30),
+        RetryPolicy(first_delay_seconds=100, longest_delay_seconds=100),
         draw=lambda: 1.0,
         closed=events["closed"],
         stop=events["stop"],
@@ -75,7 +75,7 @@ def test_stopping_and_closing_end_a_pause(which: str) -> None:
     started = time.monotonic()
     with pytest.raises(ConnectionFailed):
         waiting.pause_after(BROKEN)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_waiting_between_tries_draws_nothing_from_the_generator_that_training_uses() -> None:

@@ -255,7 +255,7 @@ def test_E08_leaving_the_interpreter_after_save_waits_for_the_commit(
         env=shared_service.environment(),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=200,
         check=False,
     )
     assert result.returncode == 0, result.stderr
@@ -285,7 +285,7 @@ def test_E08_a_save_that_failed_at_exit_is_reported(service: ServiceProcess) -> 
         env=service.environment(),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=200,
         check=False,
     )
     service.wait_exit()

@@ -22,7 +22,7 @@ def test_tasks_run_and_errors_are_handed_over() -> None:
     for number in range(10):
         done.begin()
         queue.put(lambda number=number: task(number))  # type: ignore[misc]
-    assert done.wait(5)
+    assert done.wait(60)
     queue.close()
     queue.join()
     assert sorted(ran) == list(range(10))

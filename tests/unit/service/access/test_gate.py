@@ -109,7 +109,7 @@ def test_nothing_is_remembered_beyond_its_end(left_micros: int | None, seconds: 
 
 
 def test_sign_ins_and_tokens_are_remembered_apart_and_forgotten_together(database: Database) -> None:
-    gate = Gate(database)
+    gate = Gate(database, clock=Clock())
     _, text = new_token(database)
     secret = new_sign_in(database, text)
     gate.recognise_sign_in(secret)
@@ -148,7 +148,7 @@ def test_who_was_read_before_everyone_was_forgotten_is_not_remembered_after_it(i
     """A revocation, or the end of a sign-in, between reading and remembering: it counts at once here."""
     _, text = new_token(interrupted)
     secret = new_sign_in(interrupted, text)
-    gate = Gate(interrupted)
+    gate = Gate(interrupted, clock=Clock())
     interrupted.meanwhile = gate.forget
     gate.recognise(text)
     gate.recognise_sign_in(secret)

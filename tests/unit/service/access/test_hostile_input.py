@@ -32,7 +32,7 @@ def test_deep_long_and_broken_json_is_malformed(local: LocalService, content: by
     local.refused(
         "malformed_request", "POST", "/v1/tokens", content=content, headers={"content-type": "application/json"}
     )
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

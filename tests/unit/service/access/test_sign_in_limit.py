@@ -166,26 +166,33 @@ def test_many_at_once_pass_no_more_than_one_by_one(limit: SignInLimit) -> None:
     assert sum(passed) == ADDRESS_FAILURES
 
 
-def test_guessing_at_the_service_is_stopped_and_even_the_right_token_waits(local: LocalService) -> None:
-    browser = Browser(local)
+@pytest.fixture
+def standing(local: LocalService, limit: SignInLimit) -> LocalService:
+    """A service for whose limit no time passes, however slow the machine is."""
+    local.app.state.sign_in_limit = limit
+    return local
+
+
+def test_guessing_at_the_service_is_stopped_and_even_the_right_token_waits(standing: LocalService) -> None:
+    browser = Browser(standing)
     for _ in range(ADDRESS_FAILURES):
         browser.refused("token_invalid", "POST", routes.SIGN_IN, {"token": new_token_text()})
-    answer = browser.send("POST", routes.SIGN_IN, {"token": first_admin(local).token})
+    answer = browser.send("POST", routes.SIGN_IN, {"token": first_admin(standing).token})
     assert (answer.status, answer.json()["code"]) == (429, "too_many_sign_ins")
     assert 1 <= int(answer.headers["retry-after"]) <= ADDRESS_SECONDS
     assert browser.cookies == {}
 
 
 def test_a_text_that_is_no_token_costs_the_database_nothing_and_is_limited(
-    local: LocalService, monkeypatch: pytest.MonkeyPatch
+    standing: LocalService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read() -> None:
         raise AssertionError("the database was asked")
 
-    monkeypatch.setattr(local.database, "read", read)
+    monkeypatch.setattr(standing.database, "read", read)
     for _ in range(ADDRESS_FAILURES):
-        Browser(local).refused("token_invalid", "POST", routes.SIGN_IN, {"token": "nonsense"})
-    Browser(local).refused("too_many_sign_ins", "POST", routes.SIGN_IN, {"token": new_token_text()})
+        Browser(standing).refused("token_invalid", "POST", routes.SIGN_IN, {"token": "nonsense"})
+    Browser(standing).refused("too_many_sign_ins", "POST", routes.SIGN_IN, {"token": new_token_text()})
 
 
 def test_who_is_signed_in_and_who_has_a_token_is_not_kept_waiting(local: LocalService) -> None:

@@ -144,9 +144,9 @@ def test_a_revocation_over_the_dashboard_ends_the_sign_in_that_asked_for_it(brow
 def test_a_sign_in_ends_after_its_time_and_its_row_goes_with_the_next_one(
     browser: Browser, local: LocalService, admin: Holder
 ) -> None:
-    local.advance(12 * HOURS - 1)
+    local.advance(12 * HOURS - 60)
     browser.ask("GET", routes.TOKEN_SELF)
-    local.advance(2)
+    local.advance(61)
     local.app.state.gate.forget()
     browser.refused("sign_in_ended", "GET", routes.TOKEN_SELF)
     signed_in(local, admin.token)

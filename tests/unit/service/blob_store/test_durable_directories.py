@@ -10,6 +10,7 @@ import pytest
 
 from shardkeep_service.blob_store import durable_directories
 from shardkeep_service.blob_store.durable_directories import DurableDirectories
+from tests.waiting import wait_until
 
 
 class CountingSync:
@@ -25,15 +26,22 @@ class CountingSync:
 
 
 def test_threads_that_wait_together_share_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counting = CountingSync(0.05)
-    monkeypatch.setattr(durable_directories, "_fsync_directory", counting)
-    directories = DurableDirectories()
+    directories, begun = DurableDirectories(), []
+
+    def sync_once_all_wait(directory: Path) -> None:
+        begun.append(directory)
+        if len(begun) == 1:
+            wait_until(lambda: directories._turns[directory].waiting == len(threads))
+
+    monkeypatch.setattr(durable_directories, "_fsync_directory", sync_once_all_wait)
     threads = [threading.Thread(target=directories.sync, args=(tmp_path,)) for _ in range(20)]
-    for thread in threads:
+    threads[0].start()
+    wait_until(lambda: begun)
+    for thread in threads[1:]:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 1 <= len(counting.began) <= 4
+    assert len(begun) == 2, "one that was under way, and one for all who came meanwhile"
 
 
 def test_nobody_returns_before_a_sync_that_began_after_the_call(

@@ -14,7 +14,7 @@ from shardkeep_service.errors import Refusal
 
 def test_shares_never_exceed_the_budget_and_come_in_order() -> None:
     async def scenario() -> list[int]:
-        budget = BodyBudget(100, wait_seconds=5)
+        budget = BodyBudget(100, wait_seconds=60)
         order: list[int] = []
 
         async def hold(number: int, size_bytes: int) -> None:

@@ -41,11 +41,9 @@ def test_a_beat_waits_for_no_transaction_that_holds_its_session(replicas: Replic
     with second.service.database.write() as session:
         mine = RankSession.checkpoint_id == checkpoint
         session.execute(update(RankSession).where(mine, RankSession.rank == 0).values(missing_chunks=["held"]))
-        began = time.monotonic()
         for rank in (0, 1):
             answer = first.service.ask("POST", routes.path(routes.BEAT, checkpoint=checkpoint, rank=rank))
-            assert answer["state"] == "open"
-        assert time.monotonic() - began < 5
+            assert answer["state"] == "open", "one that waits is refused once its lock timeout is over"
 
 
 def test_beats_of_many_ranks_at_both_replicas_beside_an_abort_never_fail(replicas: Replicas) -> None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from shardkeep.protocol import routes
 from tests.unit.service.replicas.at_once import at_once
 from tests.unit.service.training import Training
+from tests.waiting import wait_until
 
 Replicas: TypeAlias = tuple[Training, Training]
 
@@ -19,8 +20,7 @@ def test_a_poll_hears_of_a_request_that_was_made_at_the_other_replica(replicas: 
     poll = partial(first.service.ask, "GET", routes.path(routes.ATTEMPT_SAVE_REQUEST, attempt=attempt))
     with ThreadPoolExecutor(1) as pool:
         heard = pool.submit(poll, query={"known": 0, "wait_seconds": 25})
-        while f"save-request:{attempt}" not in first.service.context.board._async_waiters:
-            assert not heard.done()
+        wait_until(lambda: f"save-request:{attempt}" in first.service.context.board._async_waiters, seconds=20)
         asked = second.service.ask("POST", second.path(routes.RUN_SAVE_REQUEST))
         assert heard.result(30) == asked
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 from shardkeep.protocol import routes
 from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.training import Training
+from tests.waiting import wait_until
 
 pytestmark = BOTH_DATABASES
 
@@ -28,16 +28,14 @@ def test_the_last_rank_to_post_learns_the_owners_at_once_and_the_others_by_waiti
     first = _post(training, attempt, 0, PLAIN)
     waited: list[dict[str, Any]] = []
     waiter = threading.Thread(
-        target=lambda: waited.append(training.service.ask("GET", _path(attempt, 0), query={"wait_seconds": 20}))
+        target=lambda: waited.append(training.service.ask("GET", _path(attempt, 0), query={"wait_seconds": 30}))
     )
     waiter.start()
-    time.sleep(0.2)
-    began = time.monotonic()
+    wait_until(lambda: training.service.context.metrics.requests_in_progress._value.get() == 1, seconds=20)
 
     last = _post(training, attempt, 1, PLAIN)
-    waiter.join(10)
+    waiter.join(20)
 
-    assert time.monotonic() - began < 10
     assert (first["complete"], first["waiting_for"]) == (False, [1])
     assert last == {"complete": True, "waiting_for": [], "holders": [2], "position": [1], "owner": [0]}
     assert waited == [{"complete": True, "waiting_for": [], "holders": [2], "position": [0], "owner": [0]}]

@@ -14,6 +14,7 @@ from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.fetched_rows import counted
 from tests.unit.service.local_service import LocalService
 from tests.unit.service.training import Training
+from tests.waiting import wait_until
 
 pytestmark = BOTH_DATABASES
 
@@ -226,16 +227,15 @@ def test_a_poll_is_answered_at_once_with_a_number_it_does_not_know_and_else_when
     assert numbered(poll(training, attempt)) == (0, "none", None)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(poll, training, attempt, known=0, wait_seconds=25)
-        while attempt_is_not_waited_for(training, attempt):
-            assert not waiting.done()
+        wait_until_polled(training, attempt)
         asked = ask(training)
         assert waiting.result(20) == asked
     assert poll(training, attempt, known=0, wait_seconds=25) == asked
     assert poll(training, attempt, known=1, wait_seconds=0.2) == asked, "nothing new"
 
 
-def attempt_is_not_waited_for(training: Training, attempt: str) -> bool:
-    return f"save-request:{attempt}" not in training.service.context.board._async_waiters
+def wait_until_polled(training: Training, attempt: str) -> None:
+    wait_until(lambda: f"save-request:{attempt}" in training.service.context.board._async_waiters, seconds=20)
 
 
 def test_a_poll_tells_a_fenced_attempt_and_one_of_a_deleted_run_to_stop(training: Training) -> None:
@@ -260,8 +260,7 @@ def test_a_request_to_an_attempt_that_is_fenced_meanwhile_ends_its_poll(training
     old = training.start(fresh=True)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(training.service.send, "GET", poll_path(old), query={"wait_seconds": 25})
-        while attempt_is_not_waited_for(training, old):
-            assert not waiting.done()
+        wait_until_polled(training, old)
         training.start(fresh=True)
         training.service.context.board.notify(f"save-request:{old}")
         assert waiting.result(20).json()["code"] == "attempt_fenced"

@@ -22,7 +22,7 @@ from tests.servers.filled_catalogue import Catalogue, fill
 from tests.servers.migrated_databases import MigratedDatabases
 from tests.unit.service.databases import POSTGRESQL, SQLITE
 from tests.unit.service.fetched_rows import Fetched, counted, plan_of
-from tests.unit.service.local_service import NEVER_SECONDS, LocalService
+from tests.unit.service.local_service import LocalService
 
 SMALL, LARGE = 10, 200
 RUNS, CHECKPOINTS = 10_000, 100_000
@@ -74,8 +74,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @contextlib.contextmanager
 def _service(directory: Path, url: str | None, catalogue: Catalogue) -> Iterator[Filled]:
-    never: dict[str, Any] = {"retention_seconds": NEVER_SECONDS, "collection_seconds": NEVER_SECONDS}
-    with LocalService(directory, database_url=url, scrub_bytes_per_second=0, **never) as service:
+    with LocalService(directory, database_url=url) as service:
         yield Filled(service, catalogue)
 
 
