@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from shardkeep.connection.access_client import AccessClient
+from shardkeep.protocol.messages import SetQuota
 from tests.browser.conftest import OpenDashboard
 from tests.browser.dashboard import Dashboard
 from tests.browser.served import Served
@@ -114,6 +115,25 @@ def test_a_quota_is_shown_set_and_lifted(dashboard: Dashboard, served: Served) -
     with served.connect() as client:
         quota = AccessClient(client.service.transport).quota("demo")
     assert (quota.max_bytes, quota.max_checkpoints) == (2 * 10**12, None)
+
+
+def test_a_quota_that_somebody_else_changes_meanwhile_is_not_overwritten(dashboard: Dashboard, served: Served) -> None:
+    with served.connect() as client:
+        access = AccessClient(client.service.transport)
+        access.set_quota("spare", SetQuota(max_bytes=10**12))
+        page = dashboard.open("/projects?project=spare", heading="Projects")
+        page.get_by_label("Most bytes").fill("2TB")
+        access.set_quota("spare", SetQuota(max_bytes=3 * 10**12))
+        page.get_by_role("button", name="Set quota").click()
+        expect(page.get_by_role("alert")).to_contain_text("Changed meanwhile, look again")
+        expect(page.get_by_label("Most bytes")).to_have_value("2TB")
+        assert access.quota("spare").max_bytes == 3 * 10**12
+        page.get_by_role("button", name="Discard edits").click()
+        expect(page.get_by_label("Most bytes")).to_have_value(re.compile("^3 ?TB$"))
+        page.get_by_label("Most bytes").fill("4TB")
+        page.get_by_role("button", name="Set quota").click()
+        expect(page.get_by_text("The quota of spare is set.")).to_be_visible()
+        assert access.quota("spare").max_bytes == 4 * 10**12
 
 
 @pytest.mark.parametrize("button", ["Create project", "Delete demo", "Set quota"])

@@ -68,6 +68,7 @@ class ProjectQuota(Base):
     max_bytes: Mapped[int | None] = mapped_column(BigInt)
     max_checkpoints: Mapped[int | None] = mapped_column(BigInt)
     set_at: Mapped[Micros]
+    """Database time, and its version: each quota of a project is later than the one before."""
 
 
 class ProjectUsage(Base):

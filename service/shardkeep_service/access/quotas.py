@@ -20,6 +20,7 @@ from shardkeep_service.access.usage import add_usage, used_bytes, used_checkpoin
 from shardkeep_service.errors import Refusal
 from shardkeep_service.projects.models import Project
 from shardkeep_service.projects.service import find_project
+from shardkeep_service.seen_versions import check_version
 from shardkeep_service.service_context import ServiceContext
 
 
@@ -107,9 +108,12 @@ def get_quota(context: ServiceContext, principal: Principal, project: str) -> Qu
         return _info(session, found, session.get(ProjectQuota, found.id))
 
 
-def set_quota(context: ServiceContext, principal: Principal, project: str, body: SetQuota) -> QuotaInfo:
-    """Sets both limits. What is stored already stays, however much it is. Idempotent.
+def set_quota(
+    context: ServiceContext, principal: Principal, project: str, body: SetQuota, *, seen: int | None = None
+) -> QuotaInfo:
+    """Sets both limits; refuses `version_changed` for others than `seen`.
 
+    What is stored already stays, however much it is. Idempotent: limits that hold already are set, whatever was seen.
     Not for a token bound to the project: a tenant does not lift its own limit.
     """
     with context.database.write() as session:
@@ -119,20 +123,23 @@ def set_quota(context: ServiceContext, principal: Principal, project: str, body:
                 ErrorCode.SCOPE_TOO_NARROW,
                 f"quotas are set with an admin token of all projects; {principal.name!r} is bound to some",
             )
-        return write_quota(session, principal, found, body, now=context.database.now(session))
+        return _write_quota(session, principal, found, body, seen=seen, now=context.database.now(session))
 
 
-def write_quota(session: Session, actor: Principal | str, project: Project, body: SetQuota, *, now: int) -> QuotaInfo:
-    """Sets both limits and records it."""
+def _write_quota(
+    session: Session, principal: Principal, project: Project, body: SetQuota, *, seen: int | None, now: int
+) -> QuotaInfo:
     quota = _locked(session, project.id)
     before = (None, None) if quota is None else (quota.max_bytes, quota.max_checkpoints)
-    if quota is None:
-        quota = ProjectQuota(project_id=project.id, set_at=now)
-        session.add(quota)
     if before != (body.max_bytes, body.max_checkpoints):
-        quota.max_bytes, quota.max_checkpoints, quota.set_at = body.max_bytes, body.max_checkpoints, now
+        check_version(_version(quota), seen, what=f"the quota of {project.name} is")
+        if quota is None:
+            quota = ProjectQuota(project_id=project.id, set_at=0)
+            session.add(quota)
+        quota.max_bytes, quota.max_checkpoints = body.max_bytes, body.max_checkpoints
+        quota.set_at = max(now, quota.set_at + 1)
         detail = {**body.model_dump(), "before": {"max_bytes": before[0], "max_checkpoints": before[1]}}
-        record(session, actor, "quota.set", target=project.name, project_id=project.id, detail=detail)
+        record(session, principal, "quota.set", target=project.name, project_id=project.id, detail=detail)
     session.flush()
     return _info(session, project, quota)
 
@@ -175,4 +182,9 @@ def _info(session: Session, project: Project, quota: ProjectQuota | None) -> Quo
         max_checkpoints=quota.max_checkpoints if quota else None,
         used_bytes=used_bytes(session, project.id),
         used_checkpoints=used_checkpoints(session, project.id),
+        version=_version(quota),
     )
+
+
+def _version(quota: ProjectQuota | None) -> int:
+    return 0 if quota is None else quota.set_at

@@ -28,6 +28,7 @@ from shardkeep_service.errors import Refusal
 from shardkeep_service.runs.attempts import check_current, run_deleted
 from shardkeep_service.runs.models import Attempt, Run
 from shardkeep_service.runs.repository import lock_run
+from shardkeep_service.seen_versions import check_version
 from shardkeep_service.service_context import ServiceContext
 
 _KEPT: Final = (CheckpointState.COMMITTED.value, CheckpointState.DELETED.value)
@@ -128,16 +129,8 @@ def _check_fence(session: Session, run: Run, attempt_id: str | None) -> None:
 
 
 def _check_version(checkpoint: Checkpoint, version: int) -> None:
-    if checkpoint.version != version:
-        raise Refusal(
-            ErrorCode.VERSION_CHANGED,
-            f"checkpoint {checkpoint.id} is {checkpoint.state} at version {checkpoint.version}, you saw {version};"
-            " read it"
-            " again and decide anew",
-            checkpoint_id=checkpoint.id,
-            state=checkpoint.state,
-            version=checkpoint.version,
-        )
+    what = f"checkpoint {checkpoint.id} is {checkpoint.state}"
+    check_version(checkpoint.version, version, what=what, checkpoint_id=checkpoint.id, state=checkpoint.state)
 
 
 def _is_deleted(checkpoint: Checkpoint) -> bool:

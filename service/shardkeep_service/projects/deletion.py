@@ -17,9 +17,10 @@ from shardkeep_service.errors import Refusal
 from shardkeep_service.projects import repository
 from shardkeep_service.projects.models import Project
 from shardkeep_service.projects.service import check_name, project_info, unknown_project
-from shardkeep_service.runs.deletion import check_unused, check_version, delete_run_now, freed_name, restore_run_now
+from shardkeep_service.runs.deletion import check_unused, delete_run_now, freed_name, restore_run_now
 from shardkeep_service.runs.models import Run
 from shardkeep_service.runs.repository import lock_runs
+from shardkeep_service.seen_versions import check_version
 from shardkeep_service.service_context import ServiceContext
 
 
@@ -113,7 +114,8 @@ def _runs(session: Session, *conditions: ColumnElement[bool]) -> Sequence[Run]:
 
 
 def _check_version(project: Project, version: int) -> None:
-    check_version(project.version, version, what=f"project {project.id}", is_deleted=project.deleted_at is not None)
+    state = "there" if project.deleted_at is None else "deleted"
+    check_version(project.version, version, what=f"project {project.id} is {state}")
 
 
 def _note(session: Session, project: Project, principal: Principal, action: str) -> None:

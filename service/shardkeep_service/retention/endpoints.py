@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Response
 
 from shardkeep.protocol import routes
 from shardkeep.protocol.messages import RetentionAnswer, RetentionPlanAnswer, RetentionRules
 from shardkeep_service.access.dependency import Principal, Scope, requires
 from shardkeep_service.retention import service
+from shardkeep_service.seen_versions import IfMatch, seen_version_if_given, with_etag
 from shardkeep_service.service_context import ServiceContext, get_context
 
 router = APIRouter(tags=["retention"])
@@ -20,21 +21,27 @@ Admin = Annotated[Principal, Depends(requires(Scope.ADMIN))]
 
 
 @router.get(routes.PROJECT_RETENTION)
-def get_project_policy(context: Context, principal: Reader, project: str) -> RetentionAnswer:
-    """The policy of a project."""
-    return service.get_policy(context, principal, project, None)
+def get_project_policy(context: Context, principal: Reader, project: str, response: Response) -> RetentionAnswer:
+    """The policy of a project; its version is the ETag."""
+    return with_etag(response, service.get_policy(context, principal, project, None))
 
 
 @router.put(routes.PROJECT_RETENTION)
-def set_project_policy(context: Context, principal: Admin, project: str, body: RetentionRules) -> RetentionAnswer:
+def set_project_policy(
+    context: Context, principal: Admin, project: str, body: RetentionRules, response: Response, if_match: IfMatch = None
+) -> RetentionAnswer:
     """Sets the policy of a project, for its runs that have none of their own."""
-    return service.set_policy(context, principal, project, None, body)
+    seen = seen_version_if_given(if_match)
+    return with_etag(response, service.set_policy(context, principal, project, None, body, seen=seen))
 
 
 @router.delete(routes.PROJECT_RETENTION)
-def clear_project_policy(context: Context, principal: Admin, project: str) -> RetentionAnswer:
+def clear_project_policy(
+    context: Context, principal: Admin, project: str, response: Response, if_match: IfMatch = None
+) -> RetentionAnswer:
     """Removes the policy of a project."""
-    return service.clear_policy(context, principal, project, None)
+    seen = seen_version_if_given(if_match)
+    return with_etag(response, service.clear_policy(context, principal, project, None, seen=seen))
 
 
 @router.get(routes.PROJECT_RETENTION_PLAN)
@@ -56,21 +63,33 @@ def apply_project_policy(context: Context, principal: Admin, project: str) -> Re
 
 
 @router.get(routes.RUN_RETENTION)
-def get_run_policy(context: Context, principal: Reader, project: str, run: str) -> RetentionAnswer:
-    """The policy of a run, and the one in force for it."""
-    return service.get_policy(context, principal, project, run)
+def get_run_policy(context: Context, principal: Reader, project: str, run: str, response: Response) -> RetentionAnswer:
+    """The policy of a run, and the one in force for it; the version of the run's own is the ETag."""
+    return with_etag(response, service.get_policy(context, principal, project, run))
 
 
 @router.put(routes.RUN_RETENTION)
-def set_run_policy(context: Context, principal: Admin, project: str, run: str, body: RetentionRules) -> RetentionAnswer:
+def set_run_policy(
+    context: Context,
+    principal: Admin,
+    project: str,
+    run: str,
+    body: RetentionRules,
+    response: Response,
+    if_match: IfMatch = None,
+) -> RetentionAnswer:
     """Sets the policy of a run, in place of its project's."""
-    return service.set_policy(context, principal, project, run, body)
+    seen = seen_version_if_given(if_match)
+    return with_etag(response, service.set_policy(context, principal, project, run, body, seen=seen))
 
 
 @router.delete(routes.RUN_RETENTION)
-def clear_run_policy(context: Context, principal: Admin, project: str, run: str) -> RetentionAnswer:
+def clear_run_policy(
+    context: Context, principal: Admin, project: str, run: str, response: Response, if_match: IfMatch = None
+) -> RetentionAnswer:
     """Removes the policy of a run: its project's is in force again."""
-    return service.clear_policy(context, principal, project, run)
+    seen = seen_version_if_given(if_match)
+    return with_etag(response, service.clear_policy(context, principal, project, run, seen=seen))
 
 
 @router.get(routes.RUN_RETENTION_PLAN)

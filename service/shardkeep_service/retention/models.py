@@ -21,5 +21,6 @@ class RetentionPolicy(Base):
     run_id: Mapped[Id | None] = mapped_column(ForeignKey("runs.id"))
     rules: Mapped[dict[str, Any]] = mapped_column(JSON)
     set_at: Mapped[Micros]
+    """Database time, and its version: each policy of a subject is later than the one before."""
     set_by: Mapped[str] = mapped_column(String(200))
     """The name of the token that set it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, exists, or_, select
+from sqlalchemy import exists, or_, select
 from sqlalchemy.orm import Session
 
 from shardkeep_service.inserts import insert_if_absent
@@ -23,18 +23,18 @@ def policy_in_force(session: Session, run: Run) -> RetentionPolicy | None:
     return policy_of(session, run.id) or policy_of(session, run.project_id)
 
 
-def put_policy(session: Session, values: dict[str, Any]) -> None:
-    """Sets a policy in place of what was set there."""
-    if insert_if_absent(session, RetentionPolicy, values):
-        return
-    policy = session.get_one(RetentionPolicy, values["subject_id"], with_for_update=True, populate_existing=True)
-    policy.rules, policy.set_at, policy.set_by = values["rules"], values["set_at"], values["set_by"]
+def locked_policy_of(session: Session, subject_id: str) -> RetentionPolicy | None:
+    """The policy set for a project or a run itself, which nobody else changes before this transaction ends."""
+    return session.get(RetentionPolicy, subject_id, with_for_update=True, populate_existing=True)
 
 
-def remove_policy(session: Session, subject_id: str) -> bool:
-    """Whether there was one."""
-    removed = delete(RetentionPolicy).where(RetentionPolicy.subject_id == subject_id)
-    return session.scalars(removed.returning(RetentionPolicy.subject_id)).first() is not None
+def add_or_lock_policy(session: Session, values: dict[str, Any]) -> RetentionPolicy | None:
+    """Sets a policy where there is none, and gives None; else gives the one that is there, as `locked_policy_of`."""
+    while not insert_if_absent(session, RetentionPolicy, values):
+        found = locked_policy_of(session, values["subject_id"])
+        if found is not None:  # else somebody has removed it in this very moment
+            return found
+    return None
 
 
 def runs_after(session: Session, run_id: str, *, project_id: str | None, limit: int) -> Sequence[Run]:

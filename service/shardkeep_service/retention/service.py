@@ -31,6 +31,7 @@ from shardkeep_service.retention.models import RetentionPolicy
 from shardkeep_service.retention.plan import Verdict
 from shardkeep_service.runs.models import Run
 from shardkeep_service.runs.service import find_run
+from shardkeep_service.seen_versions import check_version
 from shardkeep_service.service_context import ServiceContext
 
 LISTED_LIMIT: Final = 10_000
@@ -66,31 +67,40 @@ def get_policy(context: ServiceContext, principal: Principal, project: str, run:
 
 
 def set_policy(
-    context: ServiceContext, principal: Principal, project: str, run: str | None, rules: RetentionRules
+    context: ServiceContext,
+    principal: Principal,
+    project: str,
+    run: str | None,
+    rules: RetentionRules,
+    *,
+    seen: int | None = None,
 ) -> RetentionAnswer:
-    """Sets the policy in place of the one before; refuses `empty_policy`."""
+    """Sets the policy in place of the one before.
+
+    Refuses `empty_policy`, and `version_changed` when the one before is another than was `seen`. Idempotent: rules that
+    are in place already are set, whatever was seen.
+    """
     _check_not_empty(rules)
+    new = rules.model_dump(mode="json", exclude_defaults=True)
     with context.database.write() as session:
         subject = find_subject(session, principal, project, run)
-        before = repository.policy_of(session, subject.id)
-        old = None if before is None else before.rules
-        new = rules.model_dump(mode="json", exclude_defaults=True)
-        if old != new:
-            _put(session, principal, subject, new, now=context.database.now(session))
-            _record(session, principal, "retention.set", subject, {"rules": new, "before": old})
-            session.flush()
+        _put(session, principal, subject, new, seen=seen, now=context.database.now(session))
+        session.flush()
         return _answer(session, subject)
 
 
-def clear_policy(context: ServiceContext, principal: Principal, project: str, run: str | None) -> RetentionAnswer:
-    """Removes the policy set here; repeating it changes nothing."""
+def clear_policy(
+    context: ServiceContext, principal: Principal, project: str, run: str | None, *, seen: int | None = None
+) -> RetentionAnswer:
+    """Removes the policy set here; refuses `version_changed` for another than `seen`. Repeating it changes nothing."""
     with context.database.write() as session:
         subject = find_subject(session, principal, project, run)
-        before = repository.policy_of(session, subject.id)
-        old = None if before is None else before.rules
-        if repository.remove_policy(session, subject.id):
-            _record(session, principal, "retention.clear", subject, {"before": old})
-            session.expire_all()
+        before = repository.locked_policy_of(session, subject.id)
+        if before is not None:
+            _check_version(subject, before, seen)
+            _record(session, principal, "retention.clear", subject, {"before": before.rules})
+            session.delete(before)
+            session.flush()
         return _answer(session, subject)
 
 
@@ -157,7 +167,15 @@ def _runs_of(context: ServiceContext, subject: Subject) -> Iterator[Run]:
         last = page[-1].id
 
 
-def _put(session: Session, principal: Principal, subject: Subject, rules: dict[str, object], *, now: int) -> None:
+def _put(
+    session: Session,
+    principal: Principal,
+    subject: Subject,
+    rules: dict[str, object],
+    *,
+    seen: int | None,
+    now: int,
+) -> None:
     values = {
         "subject_id": subject.id,
         "project_id": subject.project.id,
@@ -166,7 +184,24 @@ def _put(session: Session, principal: Principal, subject: Subject, rules: dict[s
         "set_at": now,
         "set_by": principal.name,
     }
-    repository.put_policy(session, values)
+    before = repository.add_or_lock_policy(session, values)
+    old = None if before is None else before.rules
+    if old == rules:
+        return
+    _check_version(subject, before, seen)
+    if before is not None:
+        before.rules, before.set_at, before.set_by = rules, max(now, before.set_at + 1), principal.name
+    _record(session, principal, "retention.set", subject, {"rules": rules, "before": old})
+
+
+def _check_version(subject: Subject, policy: RetentionPolicy | None, seen: int | None) -> None:
+    name = subject.project.name if subject.run is None else f"{subject.project.name}/{subject.run.name}"
+    what = f"{name} has {'no policy' if policy is None else f'a policy, set by {policy.set_by},'}"
+    check_version(_version(policy), seen, what=what)
+
+
+def _version(policy: RetentionPolicy | None) -> int:
+    return 0 if policy is None else policy.set_at
 
 
 def _record(session: Session, principal: Principal, action: str, subject: Subject, detail: dict[str, object]) -> None:
@@ -180,6 +215,7 @@ def _answer(session: Session, subject: Subject) -> RetentionAnswer:
         policy=None if own is None else _info(subject, own),
         in_force=None if in_force is None else _info(subject, in_force),
         paused=retention_paused(session),
+        version=_version(own),
     )
 
 

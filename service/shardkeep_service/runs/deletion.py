@@ -27,6 +27,7 @@ from shardkeep_service.runs import repository
 from shardkeep_service.runs.lines import UNFINISHED
 from shardkeep_service.runs.models import Run
 from shardkeep_service.runs.service import run_infos
+from shardkeep_service.seen_versions import check_version
 from shardkeep_service.service_context import ServiceContext
 
 _NAMED: Final = 3
@@ -50,7 +51,7 @@ def delete_run(context: ServiceContext, principal: Principal, run_id: str, *, ve
         run = repository.lock_run(session, run_id)
         aborted: list[str] = []
         if not (run.deleted_at is not None and run.version in (version, version + 1)):
-            check_version(run.version, version, what=f"run {run.id}", is_deleted=run.deleted_at is not None)
+            _check_version(run, version)
             if not force:
                 check_unused(session, run)
             aborted = delete_run_now(session, run, principal, now=context.database.now(session), deleted_with=None)
@@ -76,7 +77,7 @@ def restore_run(
         with context.database.write() as session:
             run = repository.lock_run(session, run_id)
             if not (run.deleted_at is None and run.version in (version, version + 1)):
-                check_version(run.version, version, what=f"run {run.id}", is_deleted=run.deleted_at is not None)
+                _check_version(run, version)
                 restore_run_now(session, run, principal, name=name)
                 session.flush()
             return _info(session, run)
@@ -161,15 +162,9 @@ def freed_name(subject_id: str) -> str:
     return f"~{subject_id}"
 
 
-def check_version(present: int, seen: int, *, what: str, is_deleted: bool) -> None:
-    """Refuses `version_changed`."""
-    if present != seen:
-        state = "deleted" if is_deleted else "there"
-        raise Refusal(
-            ErrorCode.VERSION_CHANGED,
-            f"{what} is {state} at version {present}, you saw {seen}; read it again and decide anew",
-            version=present,
-        )
+def _check_version(run: Run, version: int) -> None:
+    state = "there" if run.deleted_at is None else "deleted"
+    check_version(run.version, version, what=f"run {run.id} is {state}")
 
 
 def _locked_unfinished(session: Session, run: Run) -> list[Checkpoint]:

@@ -93,6 +93,8 @@ class QuotaInfo(Answer):
     max_checkpoints: int | None
     used_bytes: int
     used_checkpoints: int
+    version: int = 0
+    """Of the limits: to be sent as If-Match with a change, see `RetentionAnswer.version`."""
 
 
 class AuditEntryInfo(Answer):

@@ -67,6 +67,8 @@ class RetentionAnswer(Answer):
     in_force: RetentionPolicyInfo | None
     paused: str | None = None
     """Why no policy deletes anything for now; an operator resumes it."""
+    version: int = 0
+    """Of the policy set here, 0 without one: to be sent as If-Match, so that no change undoes one that was not seen."""
 
 
 class RetentionReason(Answer):

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query'
-import { answer, api, type Message } from './client'
+import { answer, api, ifMatch, type Message } from './client'
 
 export const QUOTAS_KEY = ['quotas'] as const
 
@@ -10,6 +10,8 @@ export function quotaQuery(project: string) {
   })
 }
 
-export function setQuota(project: string, body: Message<'SetQuota'>): Promise<Message<'QuotaInfo'>> {
-  return answer(api.PUT('/v1/projects/{project}/quota', { params: { path: { project } }, body }))
+/** Sets the limits of a project, unless they are others than those whose version was seen. */
+export function setQuota(project: string, seen: number, body: Message<'SetQuota'>): Promise<Message<'QuotaInfo'>> {
+  const params = { path: { project }, header: ifMatch(seen) }
+  return answer(api.PUT('/v1/projects/{project}/quota', { params, body }))
 }

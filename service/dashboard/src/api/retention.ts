@@ -1,6 +1,5 @@
 import { queryOptions } from '@tanstack/react-query'
-import { answer, api, type Message } from './client'
-import { Problem } from './problem'
+import { answer, api, ifMatch, type Message } from './client'
 
 /** What a policy is of: a project, or one of its runs. */
 export interface Place {
@@ -34,24 +33,26 @@ export function getPolicy({ project, run }: Place, signal?: AbortSignal): Promis
   return answer(api.GET('/v1/projects/{project}/runs/{run}/retention', { params, ...options }))
 }
 
-/**
- * Sets the policy of a place, unless it is another than the one that was seen. The API carries no version of a policy, so
- * this looks at the last moment: it tells of a colleague's change, and two in the same instant still overwrite.
- */
-export async function setPolicy(
-  place: Place,
-  seen: Message<'RetentionPolicyInfo'> | null,
-  rules: Message<'RetentionRules'>,
+/** Sets the policy of a place, unless it is another than the one whose version was seen. */
+export function setPolicy(
+  { project, run }: Place,
+  seen: number,
+  body: Message<'RetentionRules'>,
 ): Promise<Message<'RetentionAnswer'>> {
-  const { policy } = await getPolicy(place)
-  if (policy?.set_at !== seen?.set_at) throw changed(policy)
-  return putPolicy(place, rules)
+  const header = ifMatch(seen)
+  if (run === undefined)
+    return answer(api.PUT('/v1/projects/{project}/retention', { params: { path: { project }, header }, body }))
+  const params = { path: { project, run }, header }
+  return answer(api.PUT('/v1/projects/{project}/runs/{run}/retention', { params, body }))
 }
 
-export function clearPolicy({ project, run }: Place): Promise<Message<'RetentionAnswer'>> {
+/** Removes the policy of a place, unless it is another than the one whose version was seen. */
+export function clearPolicy({ project, run }: Place, seen: number): Promise<Message<'RetentionAnswer'>> {
+  const header = ifMatch(seen)
   if (run === undefined)
-    return answer(api.DELETE('/v1/projects/{project}/retention', { params: { path: { project } } }))
-  return answer(api.DELETE('/v1/projects/{project}/runs/{run}/retention', { params: { path: { project, run } } }))
+    return answer(api.DELETE('/v1/projects/{project}/retention', { params: { path: { project }, header } }))
+  const params = { path: { project, run }, header }
+  return answer(api.DELETE('/v1/projects/{project}/runs/{run}/retention', { params }))
 }
 
 export function applyPolicy({ project, run }: Place): Promise<Message<'RetentionPlanAnswer'>> {
@@ -78,16 +79,3 @@ function tryRules(
   return answer(api.POST('/v1/projects/{project}/runs/{run}/retention/plan', { params, body, signal }))
 }
 
-function putPolicy({ project, run }: Place, body: Message<'RetentionRules'>): Promise<Message<'RetentionAnswer'>> {
-  if (run === undefined)
-    return answer(api.PUT('/v1/projects/{project}/retention', { params: { path: { project } }, body }))
-  return answer(api.PUT('/v1/projects/{project}/runs/{run}/retention', { params: { path: { project, run } }, body }))
-}
-
-function changed(policy: Message<'RetentionPolicyInfo'> | null): Problem {
-  const detail =
-    policy === null
-      ? 'The policy was removed since you began to edit it. Nothing was saved: discard your edits to begin with what is in force.'
-      : `${policy.set_by} has set another policy since you began to edit it. Nothing was saved: discard your edits to begin with that one.`
-  return new Problem('version_changed', 'Changed meanwhile', detail, 412, null, false)
-}

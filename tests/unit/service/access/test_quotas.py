@@ -14,7 +14,7 @@ from shardkeep_service.errors import Refusal
 from shardkeep_service.projects.repository import project_named
 from tests.unit.service.access.holders import first_admin
 from tests.unit.service.databases import BOTH_DATABASES
-from tests.unit.service.local_service import LocalService
+from tests.unit.service.local_service import LocalService, seen
 from tests.unit.service.training import Training
 
 pytestmark = BOTH_DATABASES
@@ -135,6 +135,21 @@ def test_a_limit_can_be_raised_and_taken_away_and_each_change_is_recorded_once(t
     recorded = service.ask("GET", "/v1/audit", query={"action": "quota.set"})["items"]
     assert [entry["detail"]["max_bytes"] for entry in recorded] == [None, 10**12, 1]
     assert recorded[1]["detail"]["before"]["max_bytes"] == 1
+
+
+def test_a_quota_that_is_not_the_one_that_was_seen_is_not_replaced(training: Training) -> None:
+    training.start()
+    service = training.service
+    assert service.ask("GET", PATH)["version"] == 0
+    first = service.ask("PUT", PATH, {"max_bytes": 100}, **seen(0))["version"]
+    second = set_quota(service, max_bytes=200)["version"]
+    assert second > first > 0
+    assert service.send("GET", PATH).headers["etag"] == f'"{second}"'
+    for version in (0, first):
+        problem = service.refused("version_changed", "PUT", PATH, {"max_bytes": 300}, **seen(version))
+        assert problem["version"] == second
+    assert service.ask("PUT", PATH, {"max_bytes": 200}, **seen(first))["version"] == second
+    assert service.ask("PUT", PATH, {}, **seen(second))["max_bytes"] is None
 
 
 def test_a_tenant_sees_its_quota_and_does_not_lift_it(training: Training) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from shardkeep_service.chunks.models import Chunk
 from shardkeep_service.retention.applying import apply_policies
 from shardkeep_service.worker.loop import Turn
 from tests.unit.service.databases import BOTH_DATABASES
+from tests.unit.service.local_service import seen
 from tests.unit.service.training import Training
 
 pytestmark = BOTH_DATABASES
@@ -69,6 +71,42 @@ def test_the_runs_policy_stands_instead_of_its_projects(training: Training) -> N
     assert cleared["in_force"]["rules"]["keep_last"] == 1
     training.service.ask("DELETE", project)
     assert training.service.ask("GET", training.path(routes.RUN_RETENTION))["in_force"] is None
+
+
+def test_a_policy_that_is_not_the_one_that_was_seen_is_neither_replaced_nor_removed(training: Training) -> None:
+    training.start()
+    for path in (training.path(routes.PROJECT_RETENTION), training.path(routes.RUN_RETENTION)):
+        service = training.service
+        assert service.ask("GET", path)["version"] == 0
+        first = service.ask("PUT", path, {"keep_last": 1}, **seen(0))["version"]
+        assert service.send("GET", path).headers["etag"] == f'"{first}"'
+        second = service.ask("PUT", path, {"keep_last": 2})["version"]  # of somebody who asks for no version
+        assert second > first > 0
+
+        for version in (0, first, second + 1):
+            problem = service.refused("version_changed", "PUT", path, {"keep_last": 3}, **seen(version))
+            assert problem["version"] == second
+            service.refused("version_changed", "DELETE", path, **seen(version))
+        again = service.ask("PUT", path, {"keep_last": 2}, **seen(first))  # the answer to it was lost, say
+        assert (again["policy"]["rules"]["keep_last"], again["version"]) == (2, second)
+
+        assert service.ask("DELETE", path, **seen(second))["version"] == 0
+        assert service.ask("DELETE", path, **seen(second))["version"] == 0
+        service.refused("version_changed", "PUT", path, {"keep_last": 2}, **seen(second))
+
+
+def test_of_changes_to_one_policy_at_the_same_time_one_is_made(training: Training) -> None:
+    training.start()
+    path = training.path(routes.RUN_RETENTION)
+    for version in (0, training.service.ask("PUT", path, {"keep_last": 100})["version"]):
+        if version == 0:
+            training.service.ask("DELETE", path)
+
+        def change(keep: int, version: int = version) -> int:
+            return training.service.send("PUT", path, {"keep_last": keep}, **seen(version)).status
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sorted(pool.map(change, range(1, 9))) == [200] + [412] * 7
 
 
 def test_a_dry_run_gives_every_verdict_and_the_exact_bytes_and_deletes_nothing(training: Training) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from shardkeep.protocol import routes
 from shardkeep_service.access.scopes import Scope
 from shardkeep_service.catalogue.commit_records import write_commit_records
 from shardkeep_service.garbage_collection.collector import steps
 from tests.unit.service.databases import BOTH_DATABASES
 from tests.unit.service.fetched_rows import counted
+from tests.unit.service.local_service import seen
 from tests.unit.service.training import Training
 
 pytestmark = BOTH_DATABASES
@@ -17,10 +16,6 @@ pytestmark = BOTH_DATABASES
 
 def run_path(training: Training, template: str = routes.RUN_BY_ID, run_id: str | None = None) -> str:
     return routes.path(template, run=run_id or training.service.ask("GET", training.path(routes.RUN))["id"])
-
-
-def seen(version: int) -> dict[str, Any]:
-    return {"headers": {"if-match": f'"{version}"'}}
 
 
 def test_a_deleted_run_takes_its_checkpoints_along_and_comes_back_with_them(training: Training) -> None:

@@ -9,16 +9,26 @@ import { useFaultFocus } from '../../components/useFaultFocus'
 import { isBelowUse, quotaFormOf, readQuotaForm, type QuotaFaults } from './quotaForm'
 import styles from './projects.module.css'
 
-/** Both limits of a project. */
+/** Both limits of a project. What a colleague changes meanwhile is told, and never overwritten. */
 export function QuotaFields({ quota }: { quota: Message<'QuotaInfo'> }): ReactNode {
+  const [base, setBase] = useState(quota)
   const [form, setForm] = useState(quotaFormOf(quota))
   const [faults, setFaults] = useState<QuotaFaults>({})
   const refusal = useRefusal('admin', true)
   const ref = useFaultFocus(faults)
-  const set = useAction((limits: Message<'SetQuota'>) => setQuota(quota.project, limits), {
-    done: `The quota of ${quota.project} is set.`,
-    invalidates: [QUOTAS_KEY],
-  })
+  const startOver = (from: Message<'QuotaInfo'>): void => {
+    setBase(from)
+    setForm(quotaFormOf(from))
+    setFaults({})
+  }
+  const set = useAction(
+    async (limits: Message<'SetQuota'>) => {
+      startOver(await setQuota(base.project, base.version, limits))
+    },
+    { done: `The quota of ${quota.project} is set.`, invalidates: [QUOTAS_KEY] },
+  )
+  const touched = JSON.stringify(form) !== JSON.stringify(quotaFormOf(base))
+  if (quota.version > base.version && !touched) startOver(quota) // read anew, and nobody has typed yet
   const { limits } = readQuotaForm(form)
   const submit = (): void => {
     const read = readQuotaForm(form)
@@ -64,6 +74,16 @@ export function QuotaFields({ quota }: { quota: Message<'QuotaInfo'> }): ReactNo
         <Button type="submit" kind="primary" reason={refusal} pending={set.pending}>
           Set quota
         </Button>
+        {touched && (
+          <Button
+            kind="quiet"
+            onClick={() => {
+              startOver(quota)
+            }}
+          >
+            Discard edits
+          </Button>
+        )}
       </div>
     </form>
   )

@@ -1,6 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import type { Message } from '../../api/client'
 import { quotaQuery } from '../../api/quotas'
 import { Button } from '../../components/Button'
 import { Loaded } from '../../components/Loaded'
@@ -35,7 +34,7 @@ export function QuotaPanel({ project, onClose }: QuotaPanelProps): ReactNode {
           <div className={styles.quota}>
             <Use label="Bytes stored" used={info.used_bytes} most={info.max_bytes} written={humanBytes} />
             <Use label="Checkpoints" used={info.used_checkpoints} most={info.max_checkpoints} written={count} />
-            <QuotaFields key={limitsOf(info)} quota={info} />
+            <QuotaFields key={info.project} quota={info} />
           </div>
         )}
       </Loaded>
@@ -64,8 +63,4 @@ function Use({ label, used, most, written }: UseProps): ReactNode {
   return (
     <Meter label={label} value={value} max={max} text={`${written(used)} of ${written(most)}`} warnAt={FULL_FROM} />
   )
-}
-
-function limitsOf({ max_bytes, max_checkpoints }: Message<'QuotaInfo'>): string {
-  return `${max_bytes ?? ''}/${max_checkpoints ?? ''}`
 }

@@ -22,7 +22,7 @@ describe('the form of a quota', () => {
 })
 
 describe('a limit below what is used', () => {
-  const quota = { project: 'p', max_bytes: null, max_checkpoints: null, used_bytes: 100, used_checkpoints: 5 }
+  const quota = { project: 'p', max_bytes: null, max_checkpoints: null, used_bytes: 100, used_checkpoints: 5, version: 1 }
 
   it.each([
     [{ max_bytes: 99, max_checkpoints: null }, true],

@@ -119,7 +119,7 @@ export function EditorPanel({ place, answer, tried, onTry, onDiscard }: EditorPa
       {saving !== null && (
         <SavePolicyDialog
           place={place}
-          seen={base.policy}
+          seen={base.version}
           rules={saving}
           onSaved={startOver}
           onClose={() => {

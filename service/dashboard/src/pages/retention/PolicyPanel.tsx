@@ -69,6 +69,7 @@ export function PolicyPanel({ place, answer }: PolicyPanelProps): ReactNode {
       {removing && (
         <RemoveDialog
           place={place}
+          seen={answer.version}
           onClose={() => {
             setRemoving(false)
           }}

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import type { ReactNode } from 'react'
+import { useState, type ReactNode } from 'react'
 import { currentAnswer } from '../../api/current'
 import { clearPolicy, planQuery, policyQuery, RETENTION_KEY, type Place } from '../../api/retention'
 import { ConfirmDialog } from '../../components/ConfirmDialog'
@@ -15,9 +15,15 @@ interface RemovalProps {
   onClose: () => void
 }
 
+export interface RemoveDialogProps extends Omit<RemovalProps, 'remove'> {
+  /** The version of the policy that is shown. */
+  seen: number
+}
+
 /** Removes the policy that is set here. */
-export function RemoveDialog({ place, onClose }: Omit<RemovalProps, 'remove'>): ReactNode {
-  const remove = useAction(() => clearPolicy(place), {
+export function RemoveDialog({ place, seen, onClose }: RemoveDialogProps): ReactNode {
+  const [asked] = useState(seen)
+  const remove = useAction(() => clearPolicy(place, asked), {
     done: `The policy of ${placeText(place)} is removed.`,
     invalidates: [RETENTION_KEY],
   })

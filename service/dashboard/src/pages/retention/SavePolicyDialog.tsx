@@ -12,8 +12,8 @@ import styles from './retention.module.css'
 
 export interface SavePolicyDialogProps {
   place: Place
-  /** The policy that the edits began with. */
-  seen: Message<'RetentionPolicyInfo'> | null
+  /** The version of the policy that the edits began with. */
+  seen: number
   rules: RetentionRules
   onSaved: (answer: Message<'RetentionAnswer'>) => void
   onClose: () => void
