@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -143,7 +144,7 @@ class ServiceProcess:
         process.kill()
         _wait(process, 30)
 
-    def wait_exit(self, *, timeout_seconds: float = 30) -> int:
+    def wait_exit(self, *, timeout_seconds: float = 90) -> int:
         """Waits for it to end by itself (by a fault, say) and gives the exit code."""
         process, self._process = self._running(), None
         return _wait(process, timeout_seconds)
@@ -175,6 +176,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that refuses connections, and that nobody else can take meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 def _wait(process: subprocess.Popen[bytes] | WarmProcess, timeout_seconds: float) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 
 import torch.distributed as dist
 
 from shardkeep.errors import ConfigurationError
 from shardkeep.pytorch.agreement import Agreement, Wish
 from shardkeep.pytorch.process_groups import join_ranks, leave_ranks
+from tests.waiting import wait_until
 
 
 def wish_on_one_rank(rank: int, world_size: int) -> list[int]:
@@ -37,20 +38,18 @@ def fulfil_what_was_handed_in(rank: int, world_size: int) -> list[int]:
     return agreed
 
 
-def do_not_wait_for_a_slow_rank(rank: int, world_size: int) -> float:
+def do_not_wait_for_a_slow_rank(rank: int, world_size: int, *, passed: Path) -> int:
+    """Rank 1 reaches the second boundary only once rank 0 has passed it."""
     ranks = join_ranks()
     agreement = Agreement(ranks.group)
     agreement.exchange(Wish.NOTHING)
-    if rank == 1:
-        time.sleep(1.0)
     dist.barrier(ranks.group)
-    started = time.monotonic()
     if rank == 1:
-        time.sleep(1.0)
-    agreement.exchange(Wish.NOTHING)
-    seconds = time.monotonic() - started
-    agreement.finish(10)
-    return seconds
+        wait_until(passed.exists, seconds=30)
+    agreement.exchange(Wish.SAVE)
+    if rank == 0:
+        passed.touch()
+    return int(agreement.finish(30))
 
 
 def lose_a_rank(rank: int, world_size: int) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Self, cast
 
 from tests.warm_process import forkserver
 
-GROUP_SECONDS = 60
+GROUP_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Ranks:
         for pipe in self._pipes:
             pipe.send((function.__module__, function.__qualname__, arguments))
 
-    def results(self, *, timeout_seconds: float = 90) -> list[RankResult]:
+    def results(self, *, timeout_seconds: float = 200) -> list[RankResult]:
         """What every rank came to; one that says nothing in time is killed."""
         return [self._result(rank, timeout_seconds) for rank in range(self.world_size)]
 
-    def values(self, *, timeout_seconds: float = 90) -> list[Any]:
+    def values(self, *, timeout_seconds: float = 200) -> list[Any]:
         """The values of all ranks; AssertionError with the tracebacks and logs when any failed."""
         results = self.results(timeout_seconds=timeout_seconds)
         failed = [result for result in results if result.error is not None]
@@ -76,7 +76,7 @@ class Ranks:
         assert not failed, "\n".join(f"--- rank {each.rank}\n{each.error}\n{each.log[-3000:]}" for each in failed)
         return [result.value for result in results]
 
-    def run(self, function: Callable[..., Any], *, timeout_seconds: float = 90, **arguments: Any) -> list[Any]:
+    def run(self, function: Callable[..., Any], *, timeout_seconds: float = 200, **arguments: Any) -> list[Any]:
         """`start` and `values`."""
         self.start(function, **arguments)
         return self.values(timeout_seconds=timeout_seconds)
@@ -152,7 +152,7 @@ def run_ranks(
     *,
     directory: Path,
     env: Mapping[str, str] | None = None,
-    timeout_seconds: float = 90,
+    timeout_seconds: float = 200,
     **arguments: Any,
 ) -> list[Any]:
     """One launch for one function: its values in order of rank."""

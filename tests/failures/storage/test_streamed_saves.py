@@ -239,7 +239,7 @@ def test_E151_ranks_whose_part_cannot_be_stored_are_named_to_all_within_seconds(
 
     with ThreadPoolExecutor(4) as pool:
         ended = list(pool.map(save, range(4)))
-    assert max(seconds for _, seconds in ended) < 30
+    assert max(seconds for _, seconds in ended) < 60, "nobody waited for a lease to lapse"
     assert all("rank 2" in said or "rank 3" in said for said, _ in ended[:2]), ended
     service.store.heal()
     with service.connect() as client:

@@ -20,7 +20,7 @@ from shardkeep.protocol.identifiers import new_launch_id
 from shardkeep.store.world import World
 from tests.faulty_proxy import DROPPED, Exchange, FaultyProxy, Reply
 from tests.integration.cli.command_line import COMMAND, CommandLine, Part, save, whole
-from tests.service_process import free_port
+from tests.service_process import closed_port
 
 rng = np.random.default_rng(3)
 
@@ -190,7 +190,8 @@ def test_a_wrong_token_is_refused(shardkeep: CommandLine) -> None:
 
 def test_a_service_that_is_not_there_is_unreachable_soon(shardkeep: CommandLine) -> None:
     started = time.monotonic()
-    done = shardkeep("ls", "--json", env={"SHARDKEEP_URL": f"http://127.0.0.1:{free_port()}"})
+    with closed_port() as port:
+        done = shardkeep("ls", "--json", env={"SHARDKEEP_URL": f"http://127.0.0.1:{port}"})
     assert (done.code, done.error["code"]) == (5, "connection_failed")
     assert time.monotonic() - started < 60
 

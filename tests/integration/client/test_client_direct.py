@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import shardkeep as sk
 from shardkeep.errors import IntegrityError, SaveFailed
+from shardkeep.format.chunks import chunk_ref
+from shardkeep.format.segments import ChunkRef
 from shardkeep.store.plain_saves import PlainSaver
 from shardkeep.store.run import Run
+from shardkeep.uploader import sending
 from tests.faulty_proxy import Exchange, Reply
 from tests.integration.client.direct_service import (
     GET,
@@ -33,7 +37,8 @@ from tests.integration.client.direct_service import (
     small_chunks,
 )
 from tests.servers.seaweedfs import S3Server
-from tests.service_process import free_port
+from tests.service_process import closed_port
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.s3
 
@@ -78,8 +83,21 @@ def test_a_save_and_a_load_bypass_the_service_and_are_bit_equal(
     assert checkpoint.info.new_bytes == sum(value.nbytes for value in state.values())
 
 
-def test_offers_gather_while_the_senders_have_enough_to_do(direct: DirectService, new_run: Callable[[], Run]) -> None:
-    direct.store.tamper(PUT, lambda _: time.sleep(0.05), times=1000)
+def test_offers_gather_while_the_senders_have_enough_to_do(
+    direct: DirectService, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed, all_hashed = itertools.count(1), threading.Event()
+
+    def count_hashed(parts: Sequence[memoryview]) -> ChunkRef:
+        if next(hashed) == 48:
+            all_hashed.set()
+        return chunk_ref(parts)
+
+    def hold(_: Exchange) -> None:
+        all_hashed.wait(60)
+
+    monkeypatch.setattr(sending, "chunk_ref", count_hashed)
+    direct.store.tamper(PUT, hold, times=1000)
     new_run().save(1, many(2, 48)).wait(60)
     assert direct.store.count(PUT) == 48
     assert direct.front.count(NEGOTIATE) <= 16
@@ -239,16 +257,13 @@ def test_a_save_whose_twin_is_aborted_commits_all_the_same(direct: DirectService
     release = threading.Event()
 
     def hold(_: Exchange) -> None:
-        release.wait(20)
+        release.wait(120)
 
     direct.store.tamper(PUT, hold, times=6)
     with direct.connect() as client, direct.connect() as other:
         doomed = client.run("direct/doomed")
         handle = doomed.save(1, state)
-        until = time.monotonic() + 20
-        while not direct.front.count(NEGOTIATE):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: direct.front.count(NEGOTIATE))
         survivor = other.run("direct/survivor").save(1, state)
         other.service.abort(handle.checkpoint_id, rank=0, reason="test")
         release.set()
@@ -283,9 +298,10 @@ def test_streamed_and_direct_saves_share_one_bucket(seaweedfs: S3Server, tmp_pat
 
 
 def test_urls_that_expire_in_the_queue_are_asked_for_again(seaweedfs: S3Server, tmp_path: Path) -> None:
-    env = {"SHARDKEEP_SERVICE_DIRECT_LIFETIME_SECONDS": "1"}
+    lifetime_seconds = 4
+    env = {"SHARDKEEP_SERVICE_DIRECT_LIFETIME_SECONDS": str(lifetime_seconds)}
     with direct_service(seaweedfs, tmp_path, env=env) as service, service.connect(upload_workers=1) as client:
-        service.store.tamper(PUT, lambda _: time.sleep(0.7), times=4)
+        service.store.tamper(PUT, lambda _: time.sleep(lifetime_seconds + 1))
         state = many(17, 10)
         checkpoint = client.run("short/run").save(1, state).wait(60)
         statuses = [item.status for item in service.store.exchanges if item.method == "PUT"]
@@ -301,13 +317,15 @@ def test_urls_that_expire_in_the_queue_are_asked_for_again(seaweedfs: S3Server, 
 def test_an_unreachable_public_endpoint_is_said_once_and_the_chunks_are_streamed(
     seaweedfs: S3Server, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    closed = {
-        "refused": f"http://127.0.0.1:{free_port()}",
-        "unknown name": "http://store.invalid:9000",
-        "no TLS": f"https://127.0.0.1:{seaweedfs.port}",
-    }[how]
-    env = {"SHARDKEEP_SERVICE_S3_PUBLIC_ENDPOINT_URL": closed}
-    with direct_service(seaweedfs, tmp_path, env=env) as service, service.connect(retry_seconds=5) as client:
+    with contextlib.ExitStack() as stack:
+        closed = {
+            "refused": f"http://127.0.0.1:{stack.enter_context(closed_port())}",
+            "unknown name": "http://store.invalid:9000",
+            "no TLS": f"https://127.0.0.1:{seaweedfs.port}",
+        }[how]
+        env = {"SHARDKEEP_SERVICE_S3_PUBLIC_ENDPOINT_URL": closed}
+        service = stack.enter_context(direct_service(seaweedfs, tmp_path, env=env))
+        client = stack.enter_context(service.connect(retry_seconds=5))
         state, run = many(18, 12), client.run("far/run")
         with caplog.at_level(logging.WARNING, logger="shardkeep"):
             run.save(1, state).wait(60)
@@ -325,7 +343,7 @@ def test_an_unreachable_public_endpoint_is_said_once_and_the_chunks_are_streamed
 def test_a_restart_of_the_service_in_the_middle_of_direct_uploads_loses_nothing(
     seaweedfs: S3Server, tmp_path: Path
 ) -> None:
-    with direct_service(seaweedfs, tmp_path) as service, service.connect() as client:
+    with direct_service(seaweedfs, tmp_path) as service, service.connect(retry_seconds=120) as client:
         restarted = threading.Event()
 
         def restart(_: Exchange) -> None:
@@ -336,7 +354,7 @@ def test_a_restart_of_the_service_in_the_middle_of_direct_uploads_loses_nothing(
         service.store.tamper(PUT, lambda _: None, times=3)
         service.store.tamper(PUT, restart)
         state = many(19, 16)
-        checkpoint = client.run("restart/run").save(1, state).wait(60)
+        checkpoint = client.run("restart/run").save(1, state).wait(150)
         assert restarted.is_set()
         assert service.front.count(STREAMED) == 0
         assert_loads(checkpoint, state)
@@ -345,7 +363,7 @@ def test_a_restart_of_the_service_in_the_middle_of_direct_uploads_loses_nothing(
 def test_no_signature_or_token_is_in_any_log_or_error(direct: DirectService, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     texts: list[str] = []
-    with direct.connect(retry_seconds=5) as client:
+    with direct.connect() as client:
         run, state = client.run("secret/run"), many(20, 3)
         direct.store.fail(PUT, Reply(status=503, headers={}, body=b"<Error><Code>SlowDown</Code></Error>"), times=2)
         assert_loads(run.save(1, state).wait(60), state)

@@ -18,6 +18,7 @@ import shardkeep as sk
 from shardkeep.errors import ConnectionFailed, SaveConflict, SaveFailed
 from tests.faulty_proxy import DROPPED, FaultyProxy, Reply
 from tests.service_process import ServiceProcess
+from tests.waiting import wait_until
 
 OPEN = r"POST /v1/attempts/[^/]+/checkpoints$"
 PUT_CHUNK = r"PUT /v1/checkpoints/[^/]+/chunks/[0-9a-f]{64}"
@@ -36,7 +37,7 @@ def proxy(shared_service: ServiceProcess) -> Iterator[FaultyProxy]:
 
 @pytest.fixture
 def client(shared_service: ServiceProcess, proxy: FaultyProxy) -> Iterator[sk.Client]:
-    made = sk.connect(proxy.url, shared_service.token, retry_seconds=15, codec="raw")
+    made = sk.connect(proxy.url, shared_service.token, retry_seconds=60, codec="raw")
     yield made
     made.service.close()
 
@@ -101,8 +102,7 @@ def test_E05_a_failure_is_raised_at_the_next_save(
         run.save(1, {"w": noise(5, 1000)}).wait(60)
         fault = proxy.fail(PUT_CHUNK, Reply(status=503, headers={}, body=b"down"), times=10**6, forwards=False)
         handle = run.save(2, {"w": noise(6, 1000)})
-        while not handle.done():
-            time.sleep(0.05)
+        wait_until(handle.done)
         with pytest.raises(SaveFailed, match="step 2") as caught:
             run.save(3, {"w": noise(7, 1000)})
         assert caught.value.step == 2

@@ -104,6 +104,12 @@ def case(shared_service: ServiceProcess, request: pytest.FixtureRequest) -> Iter
         yield Case(checkpoint, store, state)
 
 
+@pytest.fixture
+def all_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long this machine stands still between receiving a target and using it."""
+    monkeypatch.setattr(target_lifetimes, "_FRESH_SECONDS", 300.0)
+
+
 def test_one_request_serves_a_load(case: Case) -> None:
     case.load()
     assert (case.store.asked, case.store.refused) == (1, 0)
@@ -126,14 +132,15 @@ def test_a_target_about_to_expire_is_asked_for_before_it_is_used(case: Case, mon
     assert case.store.refused == 0
 
 
-def test_a_clock_that_runs_ahead_does_not_ask_for_every_chunk(case: Case) -> None:
+def test_a_clock_that_runs_ahead_does_not_ask_for_every_chunk(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_lifetimes, "_YOUNG_SECONDS", 300.0)
     case.store.lives_seconds = -1000.0
     case.load()
     assert case.store.asked == 1
 
 
 def test_a_store_that_refuses_every_target_is_given_up_and_the_service_gives_the_bytes(
-    case: Case, caplog: pytest.LogCaptureFixture
+    case: Case, caplog: pytest.LogCaptureFixture, all_fresh: None
 ) -> None:
     case.store.revoked = 10**6
     with caplog.at_level(logging.WARNING, logger="shardkeep"):
@@ -144,7 +151,7 @@ def test_a_store_that_refuses_every_target_is_given_up_and_the_service_gives_the
     assert "AccessDenied" in said[0]
 
 
-def test_a_refusal_is_an_error_where_there_is_no_other_way(case: Case) -> None:
+def test_a_refusal_is_an_error_where_there_is_no_other_way(case: Case, all_fresh: None) -> None:
     case.store.revoked = 10**6
     case.store.only_way = True
     with pytest.raises(PermissionDenied, match="AccessDenied"):

@@ -11,6 +11,7 @@ import pytest
 
 import shardkeep as sk
 from shardkeep.store.run import Run
+from shardkeep.uploader import progress
 from tests.faulty_proxy import Exchange, FaultyProxy, Reply
 from tests.service_process import ServiceProcess
 
@@ -61,7 +62,10 @@ def test_only_rank_0_says_it(
     assert capsys.readouterr().err == ""
 
 
-def test_a_quick_load_says_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quick_load_says_nothing(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SILENT_SECONDS", 60.0)  # quick on a machine that stands still too
     checkpoint = run.save(7, {"w": np.zeros(1000)}).wait(60)
     capsys.readouterr()
     checkpoint.load_into({"w": np.zeros(1000)})

@@ -24,6 +24,7 @@ from tests.faulty_proxy import Exchange, FaultyProxy, Reply
 from tests.integration.service.process_client import Payload, ProcessClient, started_upload
 from tests.service_process import ServiceProcess
 from tests.unit.service.training import Training
+from tests.waiting import wait_until
 
 MEBIBYTE = 1 << 20
 PUT_CHUNK = r"PUT /v1/checkpoints/[^/]+/chunks/[0-9a-f]{64}"
@@ -105,6 +106,7 @@ def test_E06_a_trainer_killed_two_seconds_after_save_returned_leaves_the_step_be
             assert trainer.stdout is not None
             assert trainer.stdout.readline() == "save returned\n"
             time.sleep(2)
+            wait_until(lambda: proxy.count(PUT_CHUNK))
             trainer.send_signal(signal.SIGKILL)
 
     latest = run.latest()

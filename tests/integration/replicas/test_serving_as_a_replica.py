@@ -129,7 +129,7 @@ def test_migrate_prints_the_revision_and_may_be_repeated(tmp_path: Path, postgre
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=True,
         )
         assert done.stdout.strip() == head_revision()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -143,6 +144,17 @@ def is_stored(service: ServiceProcess, checkpoint: str, chunk: Payload) -> bool:
     path = routes.path(routes.NEGOTIATE, checkpoint=checkpoint)
     answer = ProcessClient(service).ask("POST", path, {"rank": 0, "chunks": [offer]})
     return bool(answer["chunks"][0]["present"])
+
+
+def gauge(service: ServiceProcess, name: str) -> float:
+    """What /metrics says of a gauge without labels."""
+    metrics = exchange(service, "GET", "/metrics").body.decode()
+    return float(re.findall(rf"^{name} (\S+)$", metrics, re.MULTILINE)[0])
+
+
+def held_bytes(service: ServiceProcess) -> float:
+    """How much of the budget bodies being received hold."""
+    return gauge(service, "shardkeep_upload_budget_used_bytes")
 
 
 def command(service: ServiceProcess, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,13 @@ import pytest
 from tests.integration.service.process_client import open_checkpoint, payload, put_chunk, read_answer, started_upload
 from tests.service_process import ServiceProcess
 
-HEADER_SECONDS = 1.0
-PATIENCE_SECONDS = 15.0
+HEADER_SECONDS = 4.0
+PATIENCE_SECONDS = 50.0
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service that waits a second for headers."""
+    """A service that waits a few seconds for headers."""
     settings = {"SHARDKEEP_SERVICE_HEADER_TIMEOUT_SECONDS": str(HEADER_SECONDS)}
     with ServiceProcess(tmp_path_factory.mktemp("hasty") / "service", env=settings) as service:
         yield service
@@ -58,7 +58,8 @@ def test_headers_that_trickle_in_get_no_more_time_for_each_byte(hasty: ServicePr
             try:
                 got = connection.recv(4096)
             except TimeoutError:
-                connection.sendall(b"a")
+                with suppress(ConnectionError):  # it may have been given up meanwhile; its answer can be read
+                    connection.sendall(b"a")
         assert got.startswith(b"HTTP/1.1 408 ")
 
 
@@ -70,7 +71,7 @@ def test_a_connection_on_which_nothing_comes_is_closed_without_an_answer(hasty: 
 def test_an_idle_connection_is_kept_between_requests_but_a_half_request_on_it_is_not(hasty: ServiceProcess) -> None:
     with connected(hasty) as connection:
         assert livez(connection) == 200
-        time.sleep(HEADER_SECONDS * 1.5)
+        time.sleep(HEADER_SECONDS + 1)
         assert livez(connection) == 200
         connection.sendall(b"GET /livez HT")
         assert read_answer(connection, "GET").status == 408
@@ -89,7 +90,7 @@ def test_a_half_request_after_an_upload_on_the_same_connection_is_given_up_too(h
 def test_an_upload_that_takes_longer_than_headers_may_is_not_disturbed(hasty: ServiceProcess) -> None:
     checkpoint, chunk = open_checkpoint(hasty, run="slow"), payload(100_000)
     with started_upload(hasty, checkpoint, chunk, sent_bytes=10) as connection:
-        time.sleep(HEADER_SECONDS * 1.5)
+        time.sleep(HEADER_SECONDS + 1)
         connection.sendall(chunk.data[10:])
         assert read_answer(connection).status == 201
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from shardkeep.protocol import routes
 from shardkeep.protocol.identifiers import new_id
 from tests.integration.service.process_client import ProcessClient, exchange, open_checkpoint, payload, put_chunk
 from tests.service_process import ServiceProcess
+from tests.waiting import wait_until
 
 JSON = {"content-type": "application/json"}
 
@@ -78,7 +78,7 @@ def test_what_is_not_http_is_answered_and_closed(shared_service: ServiceProcess)
 
 
 def test_a_json_body_above_the_limit_is_refused_while_it_comes(tmp_path: Path) -> None:
-    env = {"SHARDKEEP_SERVICE_MAX_JSON_BYTES": "10000", "SHARDKEEP_SERVICE_IDLE_TIMEOUT_SECONDS": "0.4"}
+    env = {"SHARDKEEP_SERVICE_MAX_JSON_BYTES": "10000", "SHARDKEEP_SERVICE_IDLE_TIMEOUT_SECONDS": "4"}
     with ServiceProcess(tmp_path / "s", env=env) as service:
         large = json.dumps({"name": "x" * 20_000}).encode()
         answer = exchange(service, "POST", routes.PROJECTS, body=large, headers=JSON)
@@ -104,14 +104,13 @@ def test_an_unforeseen_failure_tells_the_log_everything_and_the_client_nothing(s
 
 def log_of(service: ServiceProcess, request_id: str) -> dict[str, Any]:
     """The line of a request, which is written after its answer."""
-    until = time.monotonic() + 20
-    while True:
-        for line in service.log.splitlines():
-            if request_id in line:
-                found: dict[str, Any] = json.loads(line)
-                return found
-        assert time.monotonic() < until
-        time.sleep(0.02)
+
+    def whole_lines() -> list[str]:
+        return [line for line in service.log.splitlines(keepends=True) if request_id in line and line.endswith("\n")]
+
+    wait_until(whole_lines)
+    found: dict[str, Any] = json.loads(whole_lines()[0])
+    return found
 
 
 def test_readiness_fails_when_the_store_cannot_be_written_and_says_which_check(service: ServiceProcess) -> None:
@@ -121,17 +120,10 @@ def test_readiness_fails_when_the_store_cannot_be_written_and_says_which_check(s
     service.start(wait=False)
     service.wait_ready()
     incoming.rmdir()
-    until_not_ready(service)
+    wait_until(lambda: not service.is_ready())
     problem = exchange(service, "GET", "/readyz?verbose").problem()
     assert problem["checks"] == {"blob_store": "failing", "database": "ok", "draining": "ok"}
     assert exchange(service, "GET", "/livez").status == 200
-
-
-def until_not_ready(service: ServiceProcess) -> None:
-    until = time.monotonic() + 20
-    while service.is_ready():
-        assert time.monotonic() < until
-        time.sleep(0.2)
 
 
 def test_the_openapi_document_is_for_administrators(shared_service: ServiceProcess) -> None:

@@ -16,6 +16,8 @@ from tests.integration.service.process_client import (
     ProcessClient,
     RawAnswer,
     exchange,
+    gauge,
+    held_bytes,
     is_stored,
     open_checkpoint,
     payload,
@@ -25,16 +27,20 @@ from tests.integration.service.process_client import (
 )
 from tests.service_process import ServiceProcess
 from tests.unit.service.training import Training
+from tests.waiting import wait_until
 from tests.warm_process import run_program
 
 MEBIBYTE = 1 << 20
+POLL_SECONDS = 25
 
 
 def wait_until_draining(service: ServiceProcess) -> None:
-    until = time.monotonic() + 30
-    while '"draining"' not in service.log:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: '"draining"' in service.log)
+
+
+def requests_in_progress(service: ServiceProcess) -> float:
+    """The one that asks too."""
+    return gauge(service, "shardkeep_http_requests_in_progress")
 
 
 def test_a_running_upload_finishes_while_new_work_is_refused(service: ServiceProcess) -> None:
@@ -43,7 +49,7 @@ def test_a_running_upload_finishes_while_new_work_is_refused(service: ServicePro
     checkpoint = training.open_all(attempt, save=1, step=1, world_size=1)
     chunk, next_chunk = payload(2 * MEBIBYTE), payload(100)
     with started_upload(service, checkpoint, chunk, sent_bytes=MEBIBYTE) as connection:
-        time.sleep(0.3)
+        wait_until(lambda: held_bytes(service))
         service.send_signal(signal.SIGTERM)
         wait_until_draining(service)
         readiness = exchange(service, "GET", "/readyz")
@@ -66,16 +72,17 @@ def test_a_running_upload_finishes_while_new_work_is_refused(service: ServicePro
 def test_a_long_poll_is_answered_at_once_when_the_service_stops(service: ServiceProcess) -> None:
     checkpoint = open_checkpoint(service)
     answers: list[RawAnswer] = []
-    path = routes.path(routes.STATE, checkpoint=checkpoint) + "?known=open&arrived=0&wait_seconds=25"
+    path = routes.path(routes.STATE, checkpoint=checkpoint) + f"?known=open&arrived=0&wait_seconds={POLL_SECONDS}"
     poll = threading.Thread(target=lambda: answers.append(exchange(service, "GET", path)))
+    before = requests_in_progress(service)
     poll.start()
-    time.sleep(1.0)
+    wait_until(lambda: requests_in_progress(service) > before)
     assert not answers
     began = time.monotonic()
     service.send_signal(signal.SIGTERM)
     assert service.wait_exit() == 0
-    poll.join(5)
-    assert time.monotonic() - began < 15
+    poll.join(POLL_SECONDS)
+    assert time.monotonic() - began < POLL_SECONDS
     assert answers[0].problem()["code"] == "shutting_down"
     assert answers[0].problem()["retryable"]
 
@@ -84,7 +91,7 @@ def test_an_upload_that_takes_too_long_is_cut_after_the_grace(tmp_path: Path) ->
     with ServiceProcess(tmp_path / "s", env={"SHARDKEEP_SERVICE_SHUTDOWN_SECONDS": "0.5"}) as service:
         checkpoint, chunk = open_checkpoint(service), payload(2 * MEBIBYTE)
         with started_upload(service, checkpoint, chunk, sent_bytes=MEBIBYTE):
-            time.sleep(0.3)
+            wait_until(lambda: held_bytes(service))
             service.send_signal(signal.SIGTERM)
             assert service.wait_exit() == 0
         service.start()
