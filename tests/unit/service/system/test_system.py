@@ -75,9 +75,8 @@ def test_an_administrator_of_everything_sees_versions_and_the_database(local: Lo
         "abilities": [],
     }
     settings = {setting["name"]: setting for setting in found["settings"]}
-    assert settings["housekeeping_seconds"] == {
-        "name": "housekeeping_seconds", "value": "1000000", "secret": False, "is_default": False,
-    }  # fmt: skip
+    data_dir = str(local.settings.data_dir)
+    assert settings["data_dir"] == {"name": "data_dir", "value": data_dir, "secret": False, "is_default": False}
     assert settings["lease_seconds"]["is_default"]
     assert settings["s3_secret_access_key"]["value"] == "not set"
     expected = SECRET if local.database.is_sqlite else local.settings.resolved_database_url
