@@ -254,6 +254,7 @@ def test_why_a_save_was_aborted_is_told(dashboard: Dashboard, served: Served) ->
 def test_E204_a_damaged_one_says_so_and_by_what(dashboard: Dashboard, served: Served) -> None:
     page = dashboard.open(f"/checkpoints/{served.filled.damaged}?view=damage")
     expect(page.get_by_text("It is quarantined: resuming passes it over.", exact=False)).to_be_visible()
+    expect(page.locator("main dl").first).to_contain_text("Quarantined")
     expect(table(page, "What was found damaged or lost")).to_contain_text(served.filled.damaged_digest[:12])
     dashboard.open("/runs/demo/damaged", heading="demo/damaged")
     expect(row(page, "Checkpoints of the run, newest first", "2")).to_contain_text("Quarantined")

@@ -54,6 +54,16 @@ def test_an_empty_page_names_the_command_that_would_fill_it(
     dashboard.close()
 
 
+@pytest.mark.parametrize("path", ["/", "/integrity"])
+def test_of_nothing_nothing_is_verified(browser: Browser, new_service: ServiceProcess, path: str) -> None:
+    dashboard = Dashboard(browser, new_service.url)
+    dashboard.sign_in(new_service.token)
+    meter = dashboard.open(path).get_by_role("meter")
+    expect(meter).to_have_attribute("aria-valuenow", "0")
+    expect(meter).to_have_attribute("aria-valuetext", "nothing is stored yet")
+    dashboard.close()
+
+
 @pytest.mark.parametrize("path", UNTOUCHED_WITH_COMMANDS)
 def test_a_run_without_checkpoints_names_the_command_that_makes_one(dashboard: Dashboard, path: str) -> None:
     page = dashboard.open(path, heading="demo/untouched")

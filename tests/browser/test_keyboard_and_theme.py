@@ -154,6 +154,14 @@ def test_on_a_phone_the_menu_unfolds_and_leads_on(open_dashboard: OpenDashboard)
     expect(menu).to_have_attribute("aria-expanded", "false")
 
 
+@pytest.mark.parametrize(
+    ("path", "marked"), [("/", "Overview"), ("/retention/demo", "Projects"), ("checkpoint", "Runs")]
+)
+def test_the_menu_marks_where_one_is(dashboard: Dashboard, served: Served, path: str, marked: str) -> None:
+    page = dashboard.open(f"/checkpoints/{served.filled.damaged}" if path == "checkpoint" else path)
+    expect(page.get_by_role("navigation", name="Pages").locator("[aria-current]")).to_have_text([marked])
+
+
 def test_the_theme_follows_the_system_unless_one_is_chosen_which_is_remembered(
     open_dashboard: OpenDashboard, served: Served
 ) -> None:

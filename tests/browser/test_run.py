@@ -73,6 +73,7 @@ def test_attempts_tell_what_each_resumed_from_and_what_is_passed_over(dashboard:
     expect(attempts.nth(0)).to_contain_text("step 200 of attempt 1")
     expect(attempts.nth(1)).to_contain_text("nothing: it began anew")
     expect(attempts.nth(1)).to_contain_text(f"note={MARKUP}")
+    expect(page.get_by_text("Newer ones are passed over:")).to_be_visible()
     passed_over = table(page, "Newer checkpoints that are passed over, and why").locator("tbody tr")
     expect(passed_over.first).to_contain_text("500")
     expect(passed_over.first).to_contain_text("Aborted")

@@ -172,10 +172,10 @@ class LocalService:
 
     def wait_until_settled(self, checkpoint_id: str, *, seconds: float = 120.0) -> dict[str, Any]:
         """The state answer once validation has ended."""
+        path = routes.path(routes.STATE, checkpoint=checkpoint_id)
         deadline = time.monotonic() + seconds
         while True:
-            state = self.ask("GET", routes.path(routes.STATE, checkpoint=checkpoint_id))
+            state = self.ask("GET", path, query={"known": "validating", "wait_seconds": 5})
             if state["state"] != "validating":
                 return state
             assert time.monotonic() < deadline, "validation did not end"
-            time.sleep(0.005)

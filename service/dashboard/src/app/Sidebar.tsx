@@ -27,12 +27,19 @@ const GROUPS = [
   },
 ] as const
 
+/** Pages whose address is not below that of the list that leads to them. */
+const BELOW: readonly (readonly [prefix: string, to: string])[] = [
+  ['/checkpoints/', '/runs'],
+  ['/retention/', '/projects'],
+]
+
 /** Where one can go, who is signed in, and the theme; on a phone a bar whose menu unfolds. */
 export function Sidebar({ onHelp }: { onHelp: () => void }): ReactNode {
   const path = useRouterState({ select: (state) => state.location.pathname })
   // The menu is open for the page it was opened on: a change of page folds it.
   const [openOn, setOpenOn] = useState<string | null>(null)
   const open = openOn === path
+  const listed = BELOW.find(([prefix]) => path.startsWith(prefix))?.[1]
   return (
     <header className={styles.sidebar} data-open={open}>
       <div className={styles.bar}>
@@ -61,7 +68,12 @@ export function Sidebar({ onHelp }: { onHelp: () => void }): ReactNode {
               <ul aria-labelledby={`nav-${group.name}`}>
                 {group.links.map(({ to, label }) => (
                   <li key={to}>
-                    <Link to={to} className={styles.link} activeOptions={{ exact: to === '/', includeSearch: false }}>
+                    <Link
+                      to={to}
+                      className={styles.link}
+                      activeOptions={{ exact: to === '/', includeSearch: false }}
+                      {...(to === listed ? { 'aria-current': 'true' as const } : {})}
+                    >
                       {label}
                     </Link>
                   </li>

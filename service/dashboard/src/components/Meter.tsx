@@ -7,7 +7,7 @@ export interface MeterProps {
   value: number
   max: number
   /** What is written beside it; the share where it is missing. */
-  text?: ReactNode
+  text?: string
   /** From which share on it looks alarming: a quota, not a coverage. */
   warnAt?: number
 }
@@ -28,7 +28,7 @@ export function Meter({ label, value, max, text, warnAt = Number.POSITIVE_INFINI
         aria-valuemin={0}
         aria-valuemax={100}
         aria-valuenow={Math.round(share * 1000) / 10}
-        aria-valuetext={percent(share)}
+        aria-valuetext={text === undefined || text === '' ? percent(share) : text}
         className={styles.bar}
         data-full={share >= warnAt || undefined}
       >

@@ -12,12 +12,16 @@ import { rankList } from '../../format/ranks'
 /** A checkpoint at a glance. */
 export function CheckpointFigures({ checkpoint }: { checkpoint: Message<'CheckpointInfo'> }): ReactNode {
   const { project, run, attempt_number: attempt } = checkpoint
-  const flags = flagsOf(checkpoint)
+  const flags = flagsOf(checkpoint).filter((flag) => flag !== 'quarantined')
   return (
     <Stats>
       <Stat
         name="State"
-        value={<StateBadge state={checkpoint.state} />}
+        value={
+          <>
+            <StateBadge state={checkpoint.state} /> {checkpoint.quarantined && <StateBadge state="quarantined" />}
+          </>
+        }
         note={
           <>
             {checkpoint.committed_at === null ? 'opened ' : 'committed '}

@@ -32,7 +32,12 @@ export function RanksTable({ checkpoint, ranks, empty, running }: RanksTableProp
     { id: 'seconds', header: 'Took', align: 'end', cell: ({ seconds }) => <Duration seconds={seconds} /> },
     { id: 'offered', header: 'Offered', align: 'end', cell: ({ offered_bytes }) => <Bytes value={offered_bytes} /> },
     { id: 'present', header: 'Was there', align: 'end', cell: ({ present_bytes }) => <Bytes value={present_bytes} /> },
-    { id: 'missing', header: 'Chunks missing', align: 'end', cell: ({ missing_chunks }) => count(missing_chunks) },
+    {
+      id: 'missing',
+      header: 'Chunks missing',
+      align: 'end',
+      cell: ({ state, missing_chunks: missing }) => (state === 'absent' ? '–' : count(missing)),
+    },
     { id: 'idle', header: 'Silent for', align: 'end', cell: ({ idle_seconds }) => <Duration seconds={idle_seconds} /> },
     { id: 'lease', header: 'Lease until', cell: ({ lease_until }) => <When time={lease_until} /> },
   ]

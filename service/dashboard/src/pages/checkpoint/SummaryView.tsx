@@ -106,6 +106,11 @@ function lineOf(checkpoint: Checkpoint): string {
   return checkpoint.on_line ? 'on the line of the current attempt' : 'off the line of the current attempt'
 }
 
+function restText(stored: number | null, brought: number | null): string {
+  if (stored === null || brought === null) return ''
+  return brought < stored ? ', the rest was there' : ', nothing of it was there'
+}
+
 function sizes(checkpoint: Checkpoint): { name: string; value: ReactNode }[] {
   if (checkpoint.sequence === null) return [{ name: 'Opened', value: <When time={checkpoint.opened_at} absolute /> }]
   const { raw_bytes: raw, stored_bytes: stored, new_bytes: brought } = checkpoint
@@ -113,7 +118,7 @@ function sizes(checkpoint: Checkpoint): { name: string; value: ReactNode }[] {
   return [
     { name: 'Holds', value: <><Bytes value={raw} /> before compression</> },
     { name: 'Names in the store', value: <><Bytes value={stored} />{raw !== null && stored !== null && `, ${ratio(raw, stored)} smaller`}</> },
-    { name: 'Brought to the store', value: <><Bytes value={brought} />, the rest was there</> },
+    { name: 'Brought to the store', value: <><Bytes value={brought} />{restText(stored, brought)}</> },
     { name: 'Tensors', value: checkpoint.tensors === null ? '–' : count(checkpoint.tensors) },
     { name: 'Opened', value: <When time={checkpoint.opened_at} absolute /> },
     { name: 'Committed', value: <When time={checkpoint.committed_at} absolute /> },

@@ -1,11 +1,11 @@
 import type { ReactNode } from 'react'
 import type { Message } from '../../api/client'
 import { Bytes } from '../../components/Bytes'
-import { Meter } from '../../components/Meter'
+import { CoverageMeter } from '../../components/CoverageMeter'
 import { Panel } from '../../components/Panel'
 import { Stat, Stats } from '../../components/Stat'
 import { When } from '../../components/When'
-import { count, percent } from '../../format/numbers'
+import { count } from '../../format/numbers'
 import styles from './integrity.module.css'
 
 export interface CoveragePanelProps {
@@ -20,12 +20,7 @@ export function CoveragePanel({ info, quarantined }: CoveragePanelProps): ReactN
   return (
     <Panel title="Scrub coverage">
       <div className={styles.stack}>
-        <Meter
-          label="Verified within the scrub's interval, of what is stored"
-          value={info.coverage}
-          max={1}
-          text={stored === 0 ? 'nothing is stored yet' : percent(info.coverage)}
-        />
+        <CoverageMeter label="Verified within the scrub's interval, of what is stored" info={info} />
         <Stats>
           <Stat name="Stored" value={<Bytes value={stored} />} note="each chunk once" />
           <Stat name="Verified" value={<Bytes value={verified} />} note="compared with its digest lately" />

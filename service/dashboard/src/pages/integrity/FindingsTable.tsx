@@ -64,7 +64,9 @@ export function FindingsTable({ findings, resolved }: { findings: readonly Findi
       rowKey={({ id }) => String(id)}
       empty={
         resolved ? (
-          <Empty title="No finding was resolved" />
+          <Empty title="No finding was resolved">
+            A finding is resolved once its object is whole again, or gone because nothing needed it any more.
+          </Empty>
         ) : (
           <Empty title="Nothing is known to be damaged" command="shardkeep-service scrub">
             The worker scrubs all the time, at the rate its settings give. To have it done now:

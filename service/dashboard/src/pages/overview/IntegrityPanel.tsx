@@ -4,9 +4,9 @@ import type { ReactNode } from 'react'
 import type { Message } from '../../api/client'
 import { integrityQuery } from '../../api/integrity'
 import { Bytes } from '../../components/Bytes'
+import { CoverageMeter } from '../../components/CoverageMeter'
 import { Facts } from '../../components/Facts'
 import { Loaded } from '../../components/Loaded'
-import { Meter } from '../../components/Meter'
 import { Panel } from '../../components/Panel'
 import { StateBadge } from '../../components/StateBadge'
 import { When } from '../../components/When'
@@ -34,7 +34,7 @@ export function IntegrityPanel({ overview, project }: IntegrityPanelProps): Reac
         <Loaded query={query}>
           {(integrity) => (
             <>
-              <Meter label="Compared with its digest lately" value={integrity.coverage} max={1} />
+              <CoverageMeter label="Compared with its digest lately" info={integrity} />
               <Facts
                 facts={[
                   { name: 'Verified', value: <Bytes value={integrity.verified_bytes} /> },

@@ -63,7 +63,7 @@ function Next({ latest, run }: { latest: Message<'LatestAnswer'>; run: Message<'
             Step {count(checkpoint.step)}
           </Link>{' '}
           of attempt {checkpoint.attempt_number}, committed <When time={checkpoint.committed_at} />.
-          {passedOver.length === 0 && ' Nothing newer is passed over.'}
+          {passedOver.length === 0 ? ' Nothing newer is passed over.' : ' Newer ones are passed over:'}
         </p>
       )}
       {passedOver.length > 0 && <PassedOverTable passedOver={passedOver} />}
