@@ -9,12 +9,13 @@ from playwright.sync_api import Page, expect
 
 from shardkeep.connection.keeping_client import KeepingClient
 from tests.browser.conftest import OpenDashboard
-from tests.browser.dashboard import Dashboard
+from tests.browser.dashboard import PHONE, Dashboard
 from tests.browser.launches import Launch
 from tests.browser.refusals import Held
 from tests.browser.served import Served
 from tests.browser.tables import expect_rows, row, row_names, table
 from tests.browser.traffic import ask_only_when_told
+from tests.waiting import wait_until
 
 NOTHING = "\N{EN DASH}"
 BY_LAST_COMMIT = ["demo/saving", "demo/damaged", "demo/baseline", "demo/transformer"]
@@ -170,6 +171,22 @@ def test_a_deletion_that_is_refused_says_why_with_the_request_id(dashboard: Dash
     notice = dialog.get_by_role("alert")
     expect(notice).to_contain_text("checkpoint_pinned")
     expect(notice).to_contain_text(answered.value.headers["x-request-id"])
+
+
+def test_a_table_that_goes_on_to_the_right_shows_it_until_its_end_is_reached(open_dashboard: OpenDashboard) -> None:
+    page = open_dashboard(size=PHONE).open("/runs", heading="Runs")
+    region = page.get_by_role("region", name="Runs")
+
+    def fading() -> str:
+        return str(region.evaluate("one => getComputedStyle(one).getPropertyValue('--more-to-the-right')"))
+
+    wait_until(lambda: fading() == "40px")
+    region.evaluate("one => one.scrollTo(one.scrollWidth, 0)")
+    wait_until(lambda: fading() == "0px")
+    region.evaluate("one => one.scrollTo(0, 0)")
+    wait_until(lambda: fading() == "40px")
+    page.set_viewport_size({"width": 1600, "height": 800})
+    wait_until(lambda: fading() == "0px")
 
 
 def test_a_run_that_changed_meanwhile_is_not_deleted(dashboard: Dashboard, served: Served) -> None:

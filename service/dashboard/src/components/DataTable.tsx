@@ -41,7 +41,7 @@ export function DataTable<Row>(props: DataTableProps<Row>): ReactNode {
   const naming = Math.max(0, columns.findIndex((column) => column.names === true))
   return (
     <div className={styles.box}>
-      <div role="region" aria-labelledby={id} tabIndex={0} className={classes(styles.region, limited && styles.limited)}>
+      <div role="region" aria-labelledby={id} tabIndex={0} className={classes(styles.region, 'fades', limited && styles.limited)}>
         <table className={styles.table}>
           <caption id={id} className="visually-hidden">
             {caption}

@@ -1,4 +1,5 @@
 import { useEffect, useId, useRef, type KeyboardEvent, type ReactNode } from 'react'
+import { classes } from './classes'
 import styles from './Tabs.module.css'
 
 export interface TabsProps<Id extends string> {
@@ -30,7 +31,7 @@ export function Tabs<Id extends string>({ label, tabs, selected, onSelect, child
   }
   return (
     <div className={styles.tabs}>
-      <div ref={list} role="tablist" aria-label={label} tabIndex={-1} className={styles.list} onKeyDown={move}>
+      <div ref={list} role="tablist" aria-label={label} tabIndex={-1} className={classes(styles.list, 'fades')} onKeyDown={move}>
         {tabs.map((tab) => (
           <button
             key={tab.id}

@@ -22,7 +22,7 @@ export function CoveragePanel({ info, quarantined }: CoveragePanelProps): ReactN
       <div className={styles.stack}>
         <CoverageMeter label="Verified within the scrub's interval, of what is stored" info={info} />
         <Stats>
-          <Stat name="Stored" value={<Bytes value={stored} />} note="each chunk once" />
+          <Stat name="Stored" value={<Bytes value={stored} />} note="each chunk once, without damaged ones" />
           <Stat name="Verified" value={<Bytes value={verified} />} note="compared with its digest lately" />
           <Stat
             name="Only declared"
