@@ -209,7 +209,8 @@ class SeaweedFS(S3Server):
             "s3.port.lance": 0,
         }
         listed = [f"-{name}={value}" for name, value in options.items()]
-        return [str(Path(sys.executable).with_name("weed")), "server", "-filer", "-s3", *listed]
+        program = Path(sys.executable).with_name("weed")
+        return [str(program), f"-logdir={self._directory}", "server", "-filer", "-s3", *listed]
 
     def __enter__(self) -> Self:
         return self.start()

@@ -7,6 +7,7 @@ last free byte; they are short and already share the work of many requests. With
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -18,10 +19,14 @@ from shardkeep_service.access.models import ProjectQuota
 from shardkeep_service.access.principal import Principal
 from shardkeep_service.access.usage import add_usage, used_bytes, used_checkpoints
 from shardkeep_service.errors import Refusal
+from shardkeep_service.inserts import insert_if_absent
 from shardkeep_service.projects.models import Project
 from shardkeep_service.projects.service import find_project
 from shardkeep_service.seen_versions import check_version
 from shardkeep_service.service_context import ServiceContext
+
+_NEVER_SET: Final = 0
+"""The version of a quota that nobody has set."""
 
 
 def check_bytes(session: Session, project_id: str, more_bytes: int) -> None:
@@ -129,13 +134,12 @@ def set_quota(
 def _write_quota(
     session: Session, principal: Principal, project: Project, body: SetQuota, *, seen: int | None, now: int
 ) -> QuotaInfo:
-    quota = _locked(session, project.id)
-    before = (None, None) if quota is None else (quota.max_bytes, quota.max_checkpoints)
+    # A row to lock, also for the first of several at once.
+    insert_if_absent(session, ProjectQuota, {"project_id": project.id, "set_at": _NEVER_SET})
+    quota = session.get_one(ProjectQuota, project.id, with_for_update=True, populate_existing=True)
+    before = (quota.max_bytes, quota.max_checkpoints)
     if before != (body.max_bytes, body.max_checkpoints):
-        check_version(_version(quota), seen, what=f"the quota of {project.name} is")
-        if quota is None:
-            quota = ProjectQuota(project_id=project.id, set_at=0)
-            session.add(quota)
+        check_version(quota.set_at, seen, what=f"the quota of {project.name} is")
         quota.max_bytes, quota.max_checkpoints = body.max_bytes, body.max_checkpoints
         quota.set_at = max(now, quota.set_at + 1)
         detail = {**body.model_dump(), "before": {"max_bytes": before[0], "max_checkpoints": before[1]}}
@@ -182,9 +186,5 @@ def _info(session: Session, project: Project, quota: ProjectQuota | None) -> Quo
         max_checkpoints=quota.max_checkpoints if quota else None,
         used_bytes=used_bytes(session, project.id),
         used_checkpoints=used_checkpoints(session, project.id),
-        version=_version(quota),
+        version=quota.set_at if quota else _NEVER_SET,
     )
-
-
-def _version(quota: ProjectQuota | None) -> int:
-    return 0 if quota is None else quota.set_at

@@ -152,6 +152,16 @@ def test_a_quota_that_is_not_the_one_that_was_seen_is_not_replaced(training: Tra
     assert service.ask("PUT", PATH, {}, **seen(second))["max_bytes"] is None
 
 
+def test_of_first_quotas_at_the_same_time_one_is_set_by_whoever_saw_none(training: Training) -> None:
+    training.start()
+
+    def change(most: int) -> int:
+        return training.service.send("PUT", PATH, {"max_bytes": most}, **seen(0)).status
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(change, range(1, 9))) == [200] + [412] * 7
+
+
 def test_a_tenant_sees_its_quota_and_does_not_lift_it(training: Training) -> None:
     owner = first_admin(training.service).make("admin", projects=["project"])
     set_quota(training.service, max_bytes=5)
