@@ -11,6 +11,7 @@ import ctypes
 import importlib
 import io
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 Program = Literal["shardkeep", "shardkeep-service"]
 _MODULES: Final[Mapping[Program, str]] = {
@@ -107,6 +108,7 @@ def run_program(
 def _run(
     module: str, argv: tuple[str, ...], env: dict[str, str], files: tuple[Path, Path, Path], without: tuple[str, ...]
 ) -> None:
+    _let_go_of_the_fork_server()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     os.environ.clear()
@@ -126,3 +128,10 @@ def _run(
         sys.modules[name] = None  # type: ignore[assignment]
     sys.argv = list(argv)
     sys.exit(importlib.import_module(module).main())
+
+
+def _let_go_of_the_fork_server() -> None:
+    """It lives while anybody holds this pipe, as each process it forks does: then neither would end with the tests."""
+    server: Any = multiprocessing.forkserver._forkserver  # there is no public way to it
+    os.close(server._forkserver_alive_fd)
+    server._forkserver_alive_fd = None

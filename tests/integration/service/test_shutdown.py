@@ -114,13 +114,15 @@ def test_a_taken_port_is_a_clear_refusal(service: ServiceProcess, tmp_path: Path
 def test_a_kill_leaves_a_directory_that_starts_again(service: ServiceProcess) -> None:
     checkpoint, chunk = open_checkpoint(service), payload(1000)
     assert put_chunk(service, checkpoint, chunk).status == 201
-    (service.data_dir / "blobs" / "incoming" / "halfwritten").write_bytes(b"x")
+    incoming = service.data_dir / "blobs" / "incoming"
+    (incoming / "halfwritten").write_bytes(b"x")
     token = service.token
     service.kill()
     service.start()
     assert service.token == token
     assert is_stored(service, checkpoint, chunk)
-    assert list((service.data_dir / "blobs" / "incoming").iterdir()) == []
+    assert not (incoming / "halfwritten").exists()
+    wait_until(lambda: not list(incoming.iterdir()))  # readiness tries the store by writing there
 
 
 def test_a_malformed_fault_stops_the_start(tmp_path: Path) -> None:
